@@ -1,0 +1,279 @@
+"""One folder ⇄ model + tokenizer + config; the only file that touches weights on disk.
+
+A folder holds config.json, model.safetensors and tokenizer.json in the names of Hugging Face BERT,
+so that `transformers` reads ours and we read theirs. Pickle files are never loaded.
+"""
+
+import ctypes
+import hashlib
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from bert.config import BertConfig
+from bert.model import (
+    BertForPreTraining,
+    BertForSequenceClassification,
+    BertModel,
+    initialise,
+)
+from bert.tokenizer import WordPieceTokenizer
+
+Model = BertModel | BertForPreTraining | BertForSequenceClassification
+WEIGHTS, CONFIG, TOKENIZER = "model.safetensors", "config.json", "tokenizer.json"
+
+# Our name of a module, and the name it has in every Hugging Face BERT.
+HUGGING_FACE_NAMES = (
+    ("attention.output.", "attention.output.dense."),
+    ("attention_norm.", "attention.output.LayerNorm."),
+    ("feed_forward.intermediate.", "intermediate.dense."),
+    ("feed_forward.output.", "output.dense."),
+    ("output_norm.", "output.LayerNorm."),
+    ("mlm.dense.", "cls.predictions.transform.dense."),
+    ("mlm.LayerNorm.", "cls.predictions.transform.LayerNorm."),
+    ("mlm.bias", "cls.predictions.bias"),
+    ("nsp.", "cls.seq_relationship."),
+)
+FUSED = ".attention.qkv."
+PARTS = tuple(f".attention.self.{part}." for part in ("query", "key", "value"))
+# Written by some versions of transformers: buffers, and second copies of tied weights.
+NOT_NEEDED = re.compile(r"(bert\.)?embeddings\.(position_ids|token_type_ids)"
+                        r"|cls\.predictions\.decoder\.(weight|bias)")
+OPTIONAL_HEADS = ("pooler", "nsp")  # BertForMaskedLM has neither
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    folder: Path
+    config: BertConfig
+    tokenizer: WordPieceTokenizer
+    model: Model
+    missing: tuple[str, ...]  # heads that the folder does not have; their weights are zero here
+
+    @property
+    def has_classifier(self) -> bool:
+        return isinstance(self.model, BertForSequenceClassification)
+
+    @property
+    def has_mlm(self) -> bool:
+        return isinstance(self.model, BertForPreTraining)
+
+    @property
+    def has_nsp(self) -> bool:
+        return self.has_mlm and "nsp" not in self.missing
+
+    def digest(self) -> str:
+        """The first twelve digits of the weights' SHA-256: which model was this?"""
+        with (self.folder / WEIGHTS).open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()[:12]
+
+
+# ---------------------------------------------------------------------------------- names
+
+
+def hugging_face_names(name: str) -> tuple[str, ...]:
+    """The name(s) on disk of one of our parameters; a fused qkv is three.
+
+    >>> hugging_face_names("bert.encoder.layer.0.attention_norm.bias")
+    ('bert.encoder.layer.0.attention.output.LayerNorm.bias',)
+    """
+    if FUSED in name:
+        return tuple(name.replace(FUSED, part) for part in PARTS)
+    for ours, theirs in HUGGING_FACE_NAMES:
+        if ours in name:
+            return (name.replace(ours, theirs),)
+    return (name,)
+
+
+def to_hugging_face(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Rename parameters (or their gradients) to the names on disk."""
+    renamed = {}
+    for name, tensor in tensors.items():
+        names = hugging_face_names(name)
+        renamed.update(zip(names, tensor.chunk(len(names)), strict=True))
+    return renamed
+
+
+# ---------------------------------------------------------------------------------- loading
+
+
+def load_checkpoint(folder: Path | str) -> Checkpoint:
+    """Read a checkpoint folder, ours or one of transformers, into float32 on the CPU."""
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise FileNotFoundError(f"{folder} is not a folder: expected a checkpoint with {CONFIG}, "
+                                f"{WEIGHTS} and {TOKENIZER}")
+    for name in (CONFIG, WEIGHTS):
+        if not (folder / name).is_file():
+            pickles = sorted(path.name for path in folder.glob("*.bin"))
+            hint = (f" ({pickles[0]} is a pickle file, which is never loaded: save the model again "
+                    "as safetensors)" if pickles and name == WEIGHTS else "")
+            raise FileNotFoundError(f"{folder / name} is missing: a checkpoint needs it{hint}")
+    config = BertConfig.read(folder / CONFIG)
+    tokenizer = WordPieceTokenizer.load(folder / TOKENIZER)
+    if len(tokenizer) > config.vocab_size:
+        raise ValueError(f"{folder / TOKENIZER} has {len(tokenizer):,} tokens but {CONFIG} says "
+                         f"{config.vocab_size:,}: the folder mixes two runs; copy it again")
+    model, missing = _load_model(folder / WEIGHTS, config)
+    return Checkpoint(folder, config, tokenizer, model.eval(), missing)
+
+
+def _load_model(path: Path, config: BertConfig) -> tuple[Model, tuple[str, ...]]:
+    try:
+        with safe_open(path, framework="pt") as file:
+            on_disk = {_modern_name(name): name for name in file.keys()}
+            with torch.device("meta"):
+                model = _matching_class(path, on_disk, config)(config)
+            bare = isinstance(model, BertModel)
+            state, missing, used = {}, set(), set()
+            for name, expected in model.state_dict().items():
+                head = name.removeprefix("bert.").partition(".")[0]
+                parts = [] if bare else list(hugging_face_names(name))
+                if bare:
+                    parts = [part.removeprefix("bert.")
+                             for part in hugging_face_names("bert." + name)]
+                if head in OPTIONAL_HEADS and not any(part in on_disk for part in parts):
+                    state[name] = torch.zeros(expected.shape)
+                    missing.add(head)
+                    continue
+                state[name] = torch.cat([
+                    _read(path, file, on_disk, part, (expected.shape[0] // len(parts),
+                                                      *expected.shape[1:])) for part in parts])
+                used.update(parts)
+    except (SafetensorError, OSError) as error:
+        raise ValueError(f"{path} cannot be read as safetensors ({error}): copy it again") from None
+    unknown = sorted(name for name in set(on_disk) - used if not NOT_NEEDED.fullmatch(name))
+    if unknown:
+        raise ValueError(f"{path} holds {unknown[0]} ({len(unknown)} such), which {CONFIG} does "
+                         "not describe: the folder mixes two runs")
+    model.load_state_dict(state, assign=True)
+    return model.requires_grad_(True), tuple(sorted(missing))
+
+
+def _modern_name(name: str) -> str:
+    """Early BERT checkpoints called LayerNorm's weight gamma and its bias beta."""
+    return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace(
+        "LayerNorm.beta", "LayerNorm.bias")
+
+
+def _matching_class(path: Path, on_disk: Mapping[str, str],
+                    config: BertConfig) -> type[Model]:
+    if "classifier.weight" in on_disk:
+        if not config.id2label:
+            raise ValueError(f"{path} holds a classifier but {CONFIG} names no classes: "
+                             "add id2label")
+        return BertForSequenceClassification
+    if any(name.startswith("cls.predictions.") for name in on_disk):
+        return BertForPreTraining
+    return BertModel
+
+
+def _read(path: Path, file: safe_open, on_disk: Mapping[str, str], name: str,
+          shape: tuple[int, ...]) -> Tensor:
+    if name not in on_disk:
+        raise ValueError(f"{path} has no {name}, which {path.parent / CONFIG} asks for: the folder "
+                         "mixes two runs")
+    found = tuple(file.get_slice(on_disk[name]).get_shape())
+    if found != shape:
+        raise ValueError(f"{path}: {name} is {found}, but {CONFIG} asks for {shape}: the folder "
+                         "mixes two runs")
+    return file.get_tensor(on_disk[name]).float()
+
+
+def untrained(config: BertConfig, model_class: Callable[[BertConfig], Model],
+              seed: int = 0) -> Model:
+    """The model before it has seen anything: random weights from a seed."""
+    with torch.device("meta"):
+        model = model_class(config)
+    model = model.to_empty(device="cpu")
+    initialise(model, config, torch.Generator().manual_seed(seed))
+    return model.eval()
+
+
+# ---------------------------------------------------------------------------------- saving
+
+
+def save_checkpoint(folder: Path | str, model: Model, tokenizer: WordPieceTokenizer,
+                    half: bool = False, files: Mapping[str, str] | None = None) -> None:
+    """Write a checkpoint folder in one move: a reader sees the old folder or the new one.
+
+    `half` stores 16-bit weights (half the size); `files` are texts that go along, such as the
+    model card.
+    """
+    described = {"architectures": [_hugging_face_class(model)], **model.config.to_dict()}
+    weights = to_hugging_face(model.state_dict())
+    weights = {name: (tensor.half() if half else tensor).contiguous().clone()
+               for name, tensor in weights.items()}
+
+    def write(fresh: Path) -> None:
+        save_file(weights, fresh / WEIGHTS, metadata={"format": "pt"})
+        (fresh / CONFIG).write_text(json.dumps(described, indent=2, ensure_ascii=False) + "\n",
+                                    encoding="utf-8")
+        tokenizer.save(fresh)
+        for name, text in (files or {}).items():
+            (fresh / name).write_text(text, encoding="utf-8")
+
+    replace_folder(Path(folder), write)
+
+
+def _hugging_face_class(model: Model) -> str:
+    return type(model).__name__
+
+
+def replace_folder(folder: Path, write: Callable[[Path], None]) -> None:
+    """Let `write` fill a fresh folder beside `folder`, then exchange the two in one step."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    fresh = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    try:
+        fresh.chmod(0o755)
+        write(fresh)
+        for path in (*fresh.iterdir(), fresh):
+            _flush_to_disk(path)
+        if folder.exists():
+            _exchange(fresh, folder)
+        else:
+            fresh.rename(folder)
+        _flush_to_disk(folder.parent)
+    except OSError as error:
+        raise OSError(f"{folder} could not be written ({error.strerror or error}); what was there "
+                      "before is untouched") from None
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+
+
+def _flush_to_disk(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _exchange(fresh: Path, folder: Path) -> None:
+    """Swap two folders: in one step on Linux, elsewhere with a moment between two moves."""
+    here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    try:
+        swap = ctypes.CDLL(None, use_errno=True).renameat2
+    except (AttributeError, OSError, TypeError):
+        swap = None
+    if swap and swap(here, os.fsencode(fresh), here, os.fsencode(folder), exchange) == 0:
+        return
+    aside = fresh.with_name(fresh.name + ".old")
+    folder.rename(aside)
+    fresh.rename(folder)
+    aside.rename(fresh)
+
+
+def parameter_count(model: nn.Module) -> int:
+    """How many numbers the model has learned."""
+    return sum(parameter.numel() for parameter in model.parameters())

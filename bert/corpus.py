@@ -1,0 +1,152 @@
+"""Read text from disk: documents for pre-training, labelled sentences for fine-tuning.
+
+A corpus is tokenised once into a folder of plain arrays that are mapped into memory, so that it
+may be larger than memory and a restart begins in seconds:
+
+    ids.bin        every piece of every sentence, one after the other
+    sentences.bin  where each sentence begins, and the end
+    documents.bin  the first sentence of each document, and the end
+    corpus.json    what it was made from
+"""
+
+import csv
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+
+from bert.checkpoint import replace_folder
+from bert.labels import KEYS, NONE
+from bert.tokenizer import WordPieceTokenizer
+
+CHUNK = 20_000  # lines tokenised at a time
+COLUMNS = ("label", "lang", "level", "pair", "text")
+
+
+# ---------------------------------------------------------------------------------- documents
+
+
+def read_text_lines(path: Path) -> Iterator[str]:
+    """The lines of a UTF-8 file without their ends; a wrong encoding is named with its line."""
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} is not there: give the path of a text file")
+    with path.open("rb") as file:
+        for number, raw in enumerate(file, 1):
+            try:
+                yield raw.decode("utf-8").rstrip("\r\n")
+            except UnicodeDecodeError:
+                raise ValueError(f"{path}, line {number}: not UTF-8 text; convert the file first"
+                                 ) from None
+
+
+@dataclass(frozen=True)
+class TokenCorpus:
+    """A tokenised corpus, mapped into memory."""
+
+    ids: np.ndarray        # (pieces,) uint16 or uint32
+    sentences: np.ndarray  # (sentences + 1,) int64
+    documents: np.ndarray  # (documents + 1,) int64
+
+    @property
+    def num_documents(self) -> int:
+        return len(self.documents) - 1
+
+    @classmethod
+    def open(cls, folder: Path) -> Self:
+        facts = json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
+        return cls(*(np.memmap(folder / f"{name}.bin", dtype=dtype, mode="r") for name, dtype in
+                     (("ids", facts["dtype"]), ("sentences", "int64"), ("documents", "int64"))))
+
+    @classmethod
+    def prepare(cls, folder: Path, tokenizer: WordPieceTokenizer, documents: Iterable[Path],
+                lines: Iterable[Path]) -> Self:
+        """Open the folder if it was made from these very files, else tokenise them into it.
+
+        In `documents` a blank line ends a document; every line of `lines` is one of its own.
+        """
+        documents, lines = list(documents), list(lines)
+        sources = {str(path.resolve()): [path.stat().st_size, path.stat().st_mtime_ns]
+                   for path in (*documents, *lines) if path.is_file()}
+        made_from = {"vocabulary": tokenizer.digest(), "sources": sources,
+                     "documents": [str(path.resolve()) for path in documents]}
+        described = folder / "corpus.json"
+        if described.is_file():
+            facts = json.loads(described.read_text(encoding="utf-8"))
+            if facts["made_from"] == made_from:
+                return cls.open(folder)
+        replace_folder(folder, lambda fresh: _tokenise(
+            fresh, tokenizer, documents, lines, made_from))
+        return cls.open(folder)
+
+
+def _tokenise(folder: Path, tokenizer: WordPieceTokenizer, documents: list[Path],
+              lines: list[Path], made_from: dict) -> None:
+    dtype = np.uint16 if len(tokenizer) <= 1 << 16 else np.uint32
+    ends, firsts = [0], [0]
+    with (folder / "ids.bin").open("wb") as file:
+
+        def add(batch: list[str], is_document_end: list[bool]) -> None:
+            for piece_ids, ends_here in zip(tokenizer.encode_ids(batch), is_document_end,
+                                            strict=True):
+                if piece_ids:
+                    file.write(np.asarray(piece_ids, dtype=dtype).tobytes())
+                    ends.append(ends[-1] + len(piece_ids))
+                if ends_here and firsts[-1] != len(ends) - 1:
+                    firsts.append(len(ends) - 1)
+
+        for path in (*documents, *lines):
+            batch: list[str] = []
+            is_end: list[bool] = []
+            for line in read_text_lines(path):
+                batch.append(line)
+                is_end.append(path in lines or not line.strip())
+                if len(batch) == CHUNK:
+                    add(batch, is_end)
+                    batch, is_end = [], []
+            add([*batch, ""], [*is_end, True])
+    if len(ends) == 1:
+        raise ValueError(f"{', '.join(map(str, (*documents, *lines)))}: no text in it; expected "
+                         "one sentence a line")
+    for name, values in (("sentences", ends), ("documents", firsts)):
+        np.asarray(values, dtype=np.int64).tofile(folder / f"{name}.bin")
+    facts = {"pieces": ends[-1], "sentences": len(ends) - 1, "documents": len(firsts) - 1,
+             "dtype": np.dtype(dtype).name, "made_from": made_from}
+    (folder / "corpus.json").write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+
+
+# ---------------------------------------------------------------------------------- labelled lines
+
+
+@dataclass(frozen=True)
+class LabelledLine:
+    label: str       # a key of labels.py, or "none"
+    language: str    # ko, en, xx
+    level: str       # easy, hard
+    pair: str        # the number two lines of a minimal pair share, or ""
+    text: str
+
+
+def read_labelled(path: Path) -> list[LabelledLine]:
+    """Read a tab-separated file with the header label, lang, level, pair, text."""
+    rows = csv.reader(read_text_lines(path), delimiter="\t", quoting=csv.QUOTE_NONE)
+    header = next(rows, [])
+    if tuple(header) != COLUMNS:
+        raise ValueError(f"{path}, line 1: found {', '.join(header) or 'nothing'}; expected the "
+                         f"columns {', '.join(COLUMNS)}")
+    lines = []
+    for number, row in enumerate(rows, 2):
+        if len(row) != len(COLUMNS):
+            raise ValueError(f"{path}, line {number}: {len(row)} columns; expected {len(COLUMNS)}")
+        if row[0] not in (*KEYS, NONE):
+            raise ValueError(f"{path}, line {number}: unknown label {row[0]!r}; expected one of "
+                             f"{', '.join((*KEYS, NONE))}")
+        if not row[4].strip():
+            raise ValueError(f"{path}, line {number}: the text is empty; write one or remove the "
+                             "line")
+        lines.append(LabelledLine(*row))
+    if not lines:
+        raise ValueError(f"{path} has a header but no line: nothing to learn from")
+    return lines

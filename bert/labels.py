@@ -1,0 +1,39 @@
+"""The ten feelings, in the one order that every file, chart and checkpoint keeps."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Emotion:
+    key: str
+    korean: str
+    english: str
+    colour: str  # told apart by colour-blind readers together with the fixed order and the name
+
+
+EMOTIONS = (
+    Emotion("achievement", "성취", "Achievement", "#E69F00"),
+    Emotion("recognition", "인정", "Recognition", "#B8860B"),
+    Emotion("security", "안정감", "Security", "#009E73"),
+    Emotion("autonomy", "자율성", "Autonomy", "#56B4E9"),
+    Emotion("connection", "유대감", "Connection", "#CC79A7"),
+    Emotion("joy", "즐거움", "Joy", "#F0C808"),
+    Emotion("curiosity", "호기심", "Curiosity", "#7B61C4"),
+    Emotion("sadness", "슬픔", "Sadness", "#0072B2"),
+    Emotion("anger", "분노", "Anger", "#D1341F"),
+    Emotion("anxiety", "불안", "Anxiety", "#7A7A7A"),
+)
+KEYS = tuple(emotion.key for emotion in EMOTIONS)
+NONE = "none"  # marks a training line without a feeling; never a class
+
+
+def display_name(key: str) -> str:
+    """Both names of a class, or the key itself for a class that is not ours.
+
+    >>> display_name("joy")
+    '즐거움 Joy'
+    """
+    for emotion in EMOTIONS:
+        if emotion.key == key:
+            return f"{emotion.korean} {emotion.english}"
+    return key

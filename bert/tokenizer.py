@@ -1,0 +1,273 @@
+"""WordPiece for Korean and English: train, encode one text or a pair, decode, save, load.
+
+What happens to a text, in order:
+    clean       NFC, so that Hangul is syllables and never jamo; control characters dropped
+    lower-case  if the vocabulary was trained that way
+    split       at spaces; punctuation, emoji and characters outside the alphabet stand alone, so
+                that one of them never turns a whole word into [UNK]
+    WordPiece   the longest known piece first; pieces inside a word begin with ##
+    specials    [CLS] text [SEP], or [CLS] text [SEP] pair [SEP]
+"""
+
+import hashlib
+import json
+import re
+import unicodedata
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import decoders as token_decoders
+
+PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+LONGEST_TEXT = 20_000  # characters that are looked at; far beyond what any position table holds
+SMALLEST_VOCABULARY = len(SPECIAL_TOKENS) + 1
+SPACES = Regex(r"[\t\n\r\x0b\x0c\x85\u2028\u2029]")
+UNSEEN = Regex(r"[\p{Cc}\p{Cf}\p{Co}\x{FE00}-\x{FE0F}]")  # control, zero-width, private, variants
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """One text, or a pair of texts, as the model reads it.
+
+    A piece that is not in the vocabulary is id [UNK]; `pieces` then shows the source characters.
+    """
+
+    texts: tuple[str, ...]             # NFC; what the offsets point into
+    ids: list[int]
+    pieces: list[str]                  # what people see, e.g. ["[CLS]", "고마", "##워", "[SEP]"]
+    segment_ids: list[int]             # 0 for the first text, 1 for the second
+    offsets: list[tuple[int, int]]     # characters of the text; (0, 0) for special tokens
+    word_ids: list[int | None]         # which space-separated word (어절); None for special tokens
+    truncated: bool
+
+    def words(self) -> list[str]:
+        """The words (어절) that the pieces belong to, special tokens as themselves.
+
+        >>> encode("정말 고마워").words()
+        ['[CLS]', '정말', '고마워', '[SEP]']
+        """
+        return [name for name, _ in self.grouped()]
+
+    def grouped(self) -> list[tuple[str, list[int]]]:
+        """Each word with the positions of its pieces."""
+        groups: list[tuple[str, list[int]]] = []
+        previous = None
+        for place, (piece, word) in enumerate(zip(self.pieces, self.word_ids, strict=True)):
+            here = None if word is None else (self.segment_ids[place], word)
+            if here is not None and here == previous:
+                groups[-1][1].append(place)
+            else:
+                groups.append((piece, [place]))
+            previous = here
+        return [(self._source(places) or name, places) for name, places in groups]
+
+    def _source(self, places: list[int]) -> str:
+        text = self.texts[min(self.segment_ids[places[0]], len(self.texts) - 1)]
+        return text[self.offsets[places[0]][0]:self.offsets[places[-1]][1]]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Several encodings padded to one length."""
+
+    ids: np.ndarray          # (B, T) int64
+    segment_ids: np.ndarray  # (B, T) int64
+    is_token: np.ndarray     # (B, T) bool; False is padding
+
+
+def clean(text: str) -> str:
+    """NFC text that can be encoded: a lone surrogate becomes the replacement character."""
+    return unicodedata.normalize("NFC", re.sub("[\ud800-\udfff]", "\ufffd", text))
+
+
+class WordPieceTokenizer:
+    """The vocabulary and the rules around it, kept in one tokenizer.json."""
+
+    def __init__(self, backend: Tokenizer) -> None:
+        backend.no_padding()
+        backend.no_truncation()
+        for token in SPECIAL_TOKENS:
+            if backend.token_to_id(token) is None:
+                raise ValueError(f"the vocabulary has no {token}: not a BERT tokenizer")
+        self.backend = backend
+        self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (
+            backend.token_to_id(token) for token in SPECIAL_TOKENS)
+
+    def __len__(self) -> int:
+        return self.backend.get_vocab_size()
+
+    @property
+    def special_ids(self) -> tuple[int, ...]:
+        return self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id
+
+    def vocabulary(self) -> list[str]:
+        """Every piece, by id."""
+        by_piece = self.backend.get_vocab()
+        return sorted(by_piece, key=by_piece.__getitem__)
+
+    def digest(self) -> str:
+        """A fingerprint: which tokenizer made these ids?"""
+        return hashlib.sha256(self.backend.to_str().encode()).hexdigest()[:16]
+
+    # ------------------------------------------------------------------ text to ids and back
+
+    def encode(self, text: str, pair: str | None = None,
+               max_length: int | None = None) -> Encoding:
+        """Turn a text or a pair into ids; a pair is shortened at its longer side."""
+        return self.encode_many([text], None if pair is None else [pair], max_length)[0]
+
+    def encode_many(self, texts: list[str], pairs: list[str] | None = None,
+                    max_length: int | None = None) -> list[Encoding]:
+        """Encode several texts (or pairs) at once."""
+        sides = [[clean(text) for text in side] for side in (texts, pairs) if side is not None]
+        parsed = [self.backend.encode_batch([text[:LONGEST_TEXT] for text in side],
+                                            add_special_tokens=False) for side in sides]
+        return [self._assemble(row_texts, row_parsed, max_length)
+                for row_texts, row_parsed in zip(zip(*sides, strict=True),
+                                                 zip(*parsed, strict=True), strict=True)]
+
+    def _assemble(self, texts: tuple[str, ...], parsed: tuple, max_length: int | None) -> Encoding:
+        lengths = [len(side.ids) for side in parsed]
+        if max_length is not None:
+            room = max(max_length - 1 - len(parsed), 0)
+            while sum(lengths) > room:
+                longest = lengths.index(max(lengths))
+                rest = sum(lengths) - lengths[longest]
+                second = max([n for i, n in enumerate(lengths) if i != longest], default=0)
+                lengths[longest] = max(room - rest, min(second, lengths[longest] - 1), 0)
+        ids, pieces, segments = [self.cls_id], [CLS], [0]
+        offsets: list[tuple[int, int]] = [(0, 0)]
+        word_ids: list[int | None] = [None]
+        for segment, (text, side, length) in enumerate(zip(texts, parsed, lengths, strict=True)):
+            starts = [match.start() for match in re.finditer(r"\S+", text)]
+            for piece_id, piece, span in zip(side.ids[:length], side.tokens[:length],
+                                             side.offsets[:length], strict=True):
+                ids.append(piece_id)
+                pieces.append(text[span[0]:span[1]] if piece_id == self.unk_id else piece)
+                offsets.append(tuple(span))
+                word_ids.append(max(bisect_right(starts, span[0]) - 1, 0))
+            segments += [segment] * (length + 1)
+            ids.append(self.sep_id)
+            pieces.append(SEP)
+            offsets.append((0, 0))
+            word_ids.append(None)
+        cut = any(length < len(side.ids) for length, side in zip(lengths, parsed, strict=True))
+        too_long = any(len(text) > LONGEST_TEXT for text in texts)
+        return Encoding(texts, ids, pieces, segments, offsets, word_ids, cut or too_long)
+
+    def pad(self, encodings: list[Encoding]) -> Batch:
+        """Stack encodings into one rectangle, [PAD] at the end of the shorter ones."""
+        shape = len(encodings), max(len(encoding.ids) for encoding in encodings)
+        ids = np.full(shape, self.pad_id, dtype=np.int64)
+        segment_ids = np.zeros(shape, dtype=np.int64)
+        is_token = np.zeros(shape, dtype=bool)
+        for row, encoding in enumerate(encodings):
+            length = len(encoding.ids)
+            ids[row, :length] = encoding.ids
+            segment_ids[row, :length] = encoding.segment_ids
+            is_token[row, :length] = True
+        return Batch(ids, segment_ids, is_token)
+
+    def encode_ids(self, lines: list[str]) -> list[list[int]]:
+        """Only the ids, without special tokens: the fast way through a corpus."""
+        cleaned = [clean(line)[:LONGEST_TEXT] for line in lines]
+        return [parsed.ids for parsed in
+                self.backend.encode_batch_fast(cleaned, add_special_tokens=False)]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Join pieces back into text, special tokens left out."""
+        return self.backend.decode(list(ids), skip_special_tokens=True)
+
+    # ------------------------------------------------------------------ disk
+
+    def save(self, folder: Path) -> None:
+        """Write tokenizer.json and the file by which transformers' AutoTokenizer finds it."""
+        self.backend.save(str(folder / "tokenizer.json"))
+        names = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"),
+                         SPECIAL_TOKENS, strict=True))
+        described = {"tokenizer_class": "PreTrainedTokenizerFast", **names,
+                     "model_input_names": ["input_ids", "token_type_ids", "attention_mask"]}
+        (folder / "tokenizer_config.json").write_text(
+            json.dumps(described, indent=2) + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read a tokenizer.json; what is wrong with it is said in one sentence."""
+        if not path.is_file():
+            raise FileNotFoundError(f"{path} is missing: a checkpoint needs its tokenizer")
+        try:
+            return cls(Tokenizer.from_file(str(path)))
+        except Exception as error:  # the library raises bare Exception for malformed files
+            raise ValueError(f"{path} is not a usable tokenizer: {error}") from None
+
+    # ------------------------------------------------------------------ training
+
+    @classmethod
+    def train(cls, lines: Iterable[str], vocab_size: int = 16_000, lower_case: bool = True,
+              alphabet_size: int = 2_600) -> Self:
+        """Learn a vocabulary of exactly `vocab_size` pieces (fewer if the text has fewer)."""
+        if vocab_size < SMALLEST_VOCABULARY:
+            raise ValueError(f"vocab_size is {vocab_size}: expected at least {SMALLEST_VOCABULARY}")
+        learner = Tokenizer(models.WordPiece(unk_token=UNK))
+        learner.normalizer = _normalizer(lower_case)
+        learner.pre_tokenizer = _splitter(r"[^\p{Latin}\p{Hangul}\p{Nd}]")
+        learner.train_from_iterator(
+            (clean(line) for line in lines),
+            trainers.WordPieceTrainer(vocab_size=vocab_size, limit_alphabet=alphabet_size,
+                                      special_tokens=list(SPECIAL_TOKENS), show_progress=False))
+        pieces = sorted(learner.get_vocab(), key=learner.get_vocab().__getitem__)
+        return cls._from_pieces(pieces, vocab_size, lower_case)
+
+    @classmethod
+    def _from_pieces(cls, pieces: list[str], vocab_size: int, lower_case: bool) -> Self:
+        """Give every letter both its forms, `c` and `##c`, at the cost of the last-learned pieces;
+        then no word made of known letters can become [UNK]."""
+        characters = [piece for piece in pieces if len(piece) == 1]
+        letters = sorted({piece.removeprefix("##") for piece in pieces
+                          if len(piece.removeprefix("##")) == 1 and _is_letter(piece[-1])})
+        symbols = [character for character in characters if not _is_letter(character)]
+        kept = list(SPECIAL_TOKENS) + symbols + letters + ["##" + letter for letter in letters]
+        longer = [piece for piece in pieces if piece not in set(kept) and
+                  len(piece.removeprefix("##")) > 1]
+        vocabulary = kept + longer[:max(vocab_size - len(kept), 0)]
+        backend = Tokenizer(models.WordPiece(
+            {piece: i for i, piece in enumerate(vocabulary)}, unk_token=UNK))
+        backend.normalizer = _normalizer(lower_case)
+        backend.pre_tokenizer = _splitter(f"[^{_ranges(letters)}]")
+        backend.decoder = token_decoders.WordPiece()
+        backend.add_special_tokens(list(SPECIAL_TOKENS))
+        backend.post_processor = processors.TemplateProcessing(
+            single=f"{CLS} $A {SEP}", pair=f"{CLS} $A {SEP} $B:1 {SEP}:1",
+            special_tokens=[(token, backend.token_to_id(token)) for token in (CLS, SEP)])
+        return cls(backend)
+
+
+def _normalizer(lower_case: bool) -> normalizers.Normalizer:
+    steps = [normalizers.NFC(), normalizers.Replace(SPACES, " "), normalizers.Replace(UNSEEN, "")]
+    return normalizers.Sequence(steps + [normalizers.Lowercase()] * lower_case)
+
+
+def _splitter(set_apart: str) -> pre_tokenizers.PreTokenizer:
+    """Split at spaces, then put each character that matches `set_apart` on its own."""
+    return pre_tokenizers.Sequence([
+        pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Split(Regex(set_apart), "isolated")])
+
+
+def _is_letter(character: str) -> bool:
+    return unicodedata.category(character)[0] in "LN"
+
+
+def _ranges(characters: list[str]) -> str:
+    r"""Characters as ranges of a regular expression: ["a", "b", "c"] -> "\x{61}-\x{63}"."""
+    runs: list[list[int]] = []
+    for code in sorted(map(ord, characters)):
+        if runs and code == runs[-1][1] + 1:
+            runs[-1][1] = code
+        else:
+            runs.append([code, code])
+    return "".join(rf"\x{{{first:X}}}-\x{{{last:X}}}" for first, last in runs)

@@ -1,0 +1,260 @@
+"""What every training command shares: optimizer, schedule, processes, progress, surviving a kill.
+
+A run folder holds everything that is needed to go on: `state.safetensors` (weights, optimizer,
+random state, position), `metrics.jsonl` (one line per report) and `curves.png`.
+"""
+
+import ctypes
+import json
+import math
+import os
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+import torch.distributed as dist
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+STATE, METRICS, CURVES = "state.safetensors", "metrics.jsonl", "curves.png"
+
+
+# ---------------------------------------------------------------------------------- the machine
+
+
+@dataclass(frozen=True)
+class Processes:
+    """This process among those that train together (one, unless started by torchrun)."""
+
+    rank: int = 0
+    world_size: int = 1
+    device: torch.device = torch.device("cpu")
+
+    @classmethod
+    def join(cls) -> Self:
+        """Join the others if torchrun started us; take the GPU if there is one."""
+        has_gpu = torch.cuda.is_available()
+        if "WORLD_SIZE" in os.environ:
+            dist.init_process_group("nccl" if has_gpu else "gloo")
+            local = int(os.environ.get("LOCAL_RANK", "0"))
+            device = torch.device("cuda", local) if has_gpu else torch.device("cpu")
+            return cls(dist.get_rank(), dist.get_world_size(), device)
+        return cls(device=torch.device("cuda" if has_gpu else "cpu"))
+
+    @property
+    def is_main(self) -> bool:
+        return self.rank == 0
+
+    def total(self, value: Tensor) -> Tensor:
+        """The sum of a tensor over all processes."""
+        if self.world_size > 1:
+            dist.all_reduce(value)
+        return value
+
+    def share_gradients(self, model: nn.Module) -> None:
+        """Add up the gradients of all processes, in one message."""
+        if self.world_size == 1:
+            return
+        gradients = [p.grad if p.grad is not None else torch.zeros_like(p)
+                     for p in model.parameters() if p.requires_grad]
+        flat = torch.cat([gradient.flatten() for gradient in gradients])
+        dist.all_reduce(flat)
+        parameters = (p for p in model.parameters() if p.requires_grad)
+        for parameter, part in zip(parameters, flat.split([g.numel() for g in gradients]),
+                                   strict=True):
+            parameter.grad = part.view_as(parameter)
+
+    def leave(self) -> None:
+        if self.world_size > 1:
+            dist.destroy_process_group()
+
+
+def tune_machine() -> None:
+    """Settings that make a CPU step faster and change no result that matters.
+
+    Numbers too small for float32's normal range are flushed to zero, and freed memory stays with
+    the process: giving it back and asking again costs a fifth of every step.
+    """
+    torch.set_flush_denormal(True)
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):
+        return  # not glibc
+    trim_threshold, top_pad, mmap_threshold = -1, -2, -3
+    for name, value in ((mmap_threshold, 1 << 30), (trim_threshold, (1 << 31) - 1),
+                        (top_pad, 1 << 28)):
+        mallopt(name, value)
+
+
+# ---------------------------------------------------------------------------------- optimizer
+
+
+def make_optimizer(model: nn.Module, learning_rate: float, weight_decay: float,
+                   layer_decay: float = 1.0) -> torch.optim.AdamW:
+    """AdamW; biases and LayerNorm do not decay (BERT §A.2).
+
+    With `layer_decay` below 1 each layer learns that much slower than the one above it.
+    """
+    layers = [_layer_of(name) for name, _ in model.named_parameters()]
+    top = max((layer for layer in layers if layer is not None), default=0) + 1
+    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
+    for name, parameter in model.named_parameters():
+        if not parameter.requires_grad:
+            continue
+        layer = _layer_of(name)
+        rate = learning_rate * layer_decay ** (0 if layer is None else top - layer)
+        decay = weight_decay if parameter.dim() > 1 else 0.0
+        groups.setdefault((rate, decay), []).append(parameter)
+    return torch.optim.AdamW(
+        [{"params": parameters, "lr": rate, "peak_lr": rate, "weight_decay": decay}
+         for (rate, decay), parameters in groups.items()], betas=(0.9, 0.98), eps=1e-6, fused=True)
+
+
+def _layer_of(name: str) -> int | None:
+    """0 for the embeddings, 1 … L for the layers, None for what comes after."""
+    if ".layer." in name:
+        return int(name.split(".layer.")[1].split(".")[0]) + 1
+    return 0 if "embeddings" in name else None
+
+
+def learning_rate_share(step: int, steps: int, warmup: int, decay: int) -> float:
+    """Climb for `warmup` steps, hold, fall linearly to zero over the last `decay` steps."""
+    if step < warmup:
+        return (step + 1) / warmup
+    left = steps - step
+    return min(1.0, left / decay) if decay and left < decay else 1.0
+
+
+def set_learning_rate(optimizer: torch.optim.Optimizer, share: float) -> None:
+    for group in optimizer.param_groups:
+        group["lr"] = group["peak_lr"] * share
+
+
+# ---------------------------------------------------------------------------------- saving
+
+
+def save_state(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer,
+               progress: Mapping[str, Any]) -> None:
+    """Write everything a run needs to go on, in one move."""
+    tensors = {f"model.{name}": value.detach().cpu() for name, value in model.state_dict().items()}
+    names = {parameter: name for name, parameter in model.named_parameters()}
+    for parameter, moments in optimizer.state.items():
+        for kind, value in moments.items():
+            tensors[f"optimizer.{kind}.{names[parameter]}"] = value.detach().cpu().float()
+    tensors["random"] = torch.get_rng_state()
+    fresh = folder / (STATE + ".new")
+    try:
+        save_file({name: value.contiguous() for name, value in tensors.items()}, fresh,
+                  metadata={"progress": json.dumps(progress)})
+        with fresh.open("rb") as file:
+            os.fsync(file.fileno())
+        fresh.replace(folder / STATE)
+    except (OSError, SafetensorError) as error:
+        fresh.unlink(missing_ok=True)
+        raise OSError(f"{folder / STATE} could not be written ({error}); the last save is "
+                      "untouched: make room and run the same command again") from None
+
+
+def load_state(folder: Path, model: nn.Module,
+               optimizer: torch.optim.Optimizer) -> dict[str, Any] | None:
+    """Put a saved run back in place and return its progress; None if there is none."""
+    path = folder / STATE
+    if not path.is_file():
+        return None
+    try:
+        with safe_open(path, framework="pt") as file:
+            progress = json.loads(file.metadata()["progress"])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}
+    except (SafetensorError, OSError, KeyError, TypeError, json.JSONDecodeError) as error:
+        raise ValueError(f"{path} is damaged ({error}): remove it to begin anew") from None
+    try:
+        model.load_state_dict({name.removeprefix("model."): value
+                               for name, value in tensors.items() if name.startswith("model.")})
+    except RuntimeError:
+        raise ValueError(f"{path} is of a model of another shape: give another --run") from None
+    for name, parameter in model.named_parameters():
+        moments = {kind: tensors[f"optimizer.{kind}.{name}"] for kind in
+                   ("step", "exp_avg", "exp_avg_sq") if f"optimizer.{kind}.{name}" in tensors}
+        if moments:
+            optimizer.state[parameter] = {kind: value.to(parameter.device)
+                                          for kind, value in moments.items()}
+    torch.set_rng_state(tensors["random"])
+    return progress
+
+
+# ---------------------------------------------------------------------------------- progress
+
+
+@dataclass
+class Reporter:
+    """Tells a person how a run goes, and a file as well.
+
+    On a terminal it is one line that renews itself; elsewhere a plain line for every report.
+    """
+
+    folder: Path
+    steps: int
+    is_main: bool = True
+    began: float = field(default_factory=time.monotonic)
+
+    def resume_at(self, step: int) -> None:
+        """Forget lines that were written after the save we go on from."""
+        self.first_step = step
+        path = self.folder / METRICS
+        if self.is_main and path.is_file():
+            kept = [line for line in path.read_text(encoding="utf-8").splitlines()
+                    if json.loads(line).get("step", 0) <= step]
+            path.write_text("".join(line + "\n" for line in kept), encoding="utf-8")
+
+    def report(self, step: int, values: Mapping[str, float]) -> None:
+        if not self.is_main:
+            return
+        with (self.folder / METRICS).open("a", encoding="utf-8") as file:
+            rounded = {key: float(f"{value:.6g}") for key, value in values.items()}
+            file.write(json.dumps({"step": step, **rounded}) + "\n")
+        shown = "  ".join(f"{key} {value:.4g}" for key, value in values.items())
+        pace = (time.monotonic() - self.began) / max(step - self.first_step, 1)
+        left = pace * (self.steps - step)
+        line = f"{self._bar(step)} {step}/{self.steps}  {shown}  {_clock(left)} left"
+        print(f"\r\x1b[K{line}" if sys.stdout.isatty() else line,
+              end="" if sys.stdout.isatty() else "\n", flush=True)
+
+    def _bar(self, step: int, width: int = 20) -> str:
+        done = round(width * step / max(self.steps, 1))
+        return "[" + "=" * done + " " * (width - done) + "]"
+
+    def read(self) -> list[dict[str, float]]:
+        """All reports of the run so far."""
+        path = self.folder / METRICS
+        if not path.is_file():
+            return []
+        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def _clock(seconds: float) -> str:
+    minutes = math.ceil(max(seconds, 0) / 60)
+    return f"{minutes // 60} h {minutes % 60:02d} min" if minutes >= 60 else f"{minutes} min"
+
+
+class Averages:
+    """Running sums between two reports; each mean is a sum over a count."""
+
+    def __init__(self) -> None:
+        self.sums: dict[str, float] = {}
+        self.counts: dict[str, float] = {}
+
+    def add(self, name: str, total: float, count: float) -> None:
+        self.sums[name] = self.sums.get(name, 0.0) + total
+        self.counts[name] = self.counts.get(name, 0.0) + count
+
+    def take(self) -> Iterator[tuple[str, float]]:
+        """The means since the last call."""
+        for name, total in self.sums.items():
+            if self.counts[name]:
+                yield name, total / self.counts[name]
+        self.sums, self.counts = {}, {}
