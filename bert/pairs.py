@@ -11,6 +11,7 @@ import numpy as np
 
 from bert.corpus import TokenCorpus
 from bert.tokenizer import WordPieceTokenizer
+from bert.training import batches_by_length
 
 FOLLOWS, RANDOM, NOT_A_PAIR = 0, 1, -100
 IGNORED = -100
@@ -37,6 +38,10 @@ class PretrainBatch:
     is_masked: np.ndarray    # (B, T) bool: the places to predict
     mlm_targets: np.ndarray  # (B, T) int64, the piece that stood there, else IGNORED
     nsp_targets: np.ndarray  # (B,) int64
+
+    @property
+    def num_tokens(self) -> int:
+        return int(self.is_token.sum())
 
     def rows(self, rank: int, world_size: int) -> "PretrainBatch":
         """The share of one of several processes."""
@@ -99,23 +104,6 @@ def _fit(begin: int, end: int, second_begin: int, second_end: int,
         first = min(first, first_room)
         second = min(second, room - first)
     return end - first, end, second_begin, second_begin + second
-
-
-def plan_batches(examples: Examples, batch_tokens: int, seed: int, epoch: int) -> list[np.ndarray]:
-    """Group examples of equal length: almost no padding; the batches in random order."""
-    draw = np.random.default_rng([seed, epoch, 1])
-    lengths = examples.lengths()
-    order = np.lexsort((draw.random(len(lengths)), lengths))
-    batches, begin = [], 0
-    ordered = lengths[order]
-    while begin < len(order):
-        end = begin + max(1, batch_tokens // int(ordered[begin]))
-        end = min(end, len(order))
-        end = begin + max(1, min(end - begin, batch_tokens // int(ordered[end - 1])))
-        batches.append(order[begin:end])
-        begin = end
-    draw.shuffle(batches)
-    return batches
 
 
 def assemble(corpus: TokenCorpus, examples: Examples, chosen: np.ndarray,
@@ -190,7 +178,8 @@ class PretrainData:
         """Plan an epoch if it is not the open one; returns its number of batches."""
         if epoch != self._epoch:
             self._examples = plan_epoch(self.corpus, self.max_length, self.seed, epoch)
-            self._batches = plan_batches(self._examples, self.batch_tokens, self.seed, epoch)
+            draw = np.random.default_rng([self.seed, epoch, 1])
+            self._batches = batches_by_length(self._examples.lengths(), self.batch_tokens, draw)
             self._epoch = epoch
         return len(self._batches)
 

@@ -12,14 +12,12 @@ accuracy of 0.15–0.5 and an NSP accuracy of 0.77–0.93.
 
 import json
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from bert.checkpoint import load_checkpoint, save_checkpoint, untrained
 from bert.config import BertConfig, Parser, add_options, option, read_options
@@ -29,88 +27,50 @@ from bert.pairs import PretrainBatch, PretrainData
 from bert.tokenizer import WordPieceTokenizer
 from bert.training import (
     CURVES,
-    Averages,
+    LoopConfig,
     Processes,
     Reporter,
-    learning_rate_share,
-    load_state,
-    make_optimizer,
-    save_state,
-    set_learning_rate,
+    Sums,
+    fit,
     tune_machine,
 )
 
 
 @dataclass(frozen=True)
-class PretrainConfig:
+class PretrainConfig(LoopConfig):
     """How pre-training runs; the shape of the network is BertConfig."""
 
     steps: int = option(20_000, "optimizer steps in all")
-    batch_tokens: int = option(4_096, "tokens per batch and process")
-    sequence_length: int = option(64, "longest example, in pieces")
-    learning_rate: float = option(1e-3, "peak learning rate")
-    warmup: int = option(500, "steps in which the learning rate climbs")
-    decay: int = option(0, "last steps in which it falls to zero; 0: all after the warm-up")
-    weight_decay: float = option(0.01, "pull of the weights towards zero")
-    clip: float = option(1.0, "longest gradient")
+    sequence_length: int = option(48, "longest example, in pieces")
     mask_rate: float = option(0.15, "share of pieces to predict")
     whole_word: bool = option(False, "mask all pieces of a word together")
-    seed: int = option(0, "of weights, pairs and masks")
-    report_every: int = option(50, "steps between two reports")
-    save_minutes: float = option(5.0, "minutes between two saves")
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch_tokens", "sequence_length", "report_every"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"--{name.replace('_', '-')} is {getattr(self, name)}: "
-                                 "expected at least 1")
+        super().__post_init__()
+        if self.steps < 1:
+            raise ValueError(f"--steps is {self.steps}: expected at least 1")
         if not 0 < self.mask_rate < 1:
             raise ValueError(f"--mask-rate is {self.mask_rate}: expected a share between 0 and 1")
         if self.sequence_length < 8:
             raise ValueError(f"--sequence-length is {self.sequence_length}: expected at least 8")
 
-    def share(self, step: int) -> float:
-        """Share of the peak learning rate at a step."""
-        return learning_rate_share(step, self.steps, self.warmup,
-                                   self.decay or max(self.steps - self.warmup, 1))
 
-
-def batch_losses(model: BertForPreTraining, batch: PretrainBatch, device: torch.device,
-                 ) -> dict[str, tuple[Tensor, int]]:
+def batch_losses(model: BertForPreTraining, batch: PretrainBatch, device: torch.device) -> Sums:
     """Both losses as sums, with what each is a sum over, and both numbers of right guesses."""
-    is_full = bool(batch.is_token.all())
     ids, segment_ids, is_masked = (torch.from_numpy(value).to(device) for value in
                                    (batch.ids, batch.segment_ids, batch.is_masked))
-    mask = None if is_full else torch.from_numpy(batch.is_token).to(device)
+    mask = None if batch.is_token.all() else torch.from_numpy(batch.is_token).to(device)
     # Explicit attention is the faster one here: short texts, narrow heads.
     output = model(ids, segment_ids, mask, predict_at=is_masked)
     mlm_targets = torch.from_numpy(batch.mlm_targets[batch.is_masked]).to(device)
     nsp_targets = torch.from_numpy(batch.nsp_targets).to(device)
-    pairs = int((batch.nsp_targets >= 0).sum())
+    places, pairs = len(mlm_targets), int((batch.nsp_targets >= 0).sum())
     return {
-        "mlm_loss": (mlm_loss(output.mlm_logits, mlm_targets) * len(mlm_targets), len(mlm_targets)),
+        "mlm_loss": (mlm_loss(output.mlm_logits, mlm_targets) * places, places),
         "nsp_loss": (nsp_loss(output.nsp_logits, nsp_targets) * pairs, pairs),
-        "mlm_accuracy": ((output.mlm_logits.argmax(-1) == mlm_targets).sum(), len(mlm_targets)),
+        "mlm_accuracy": ((output.mlm_logits.argmax(-1) == mlm_targets).sum(), places),
         "nsp_accuracy": ((output.nsp_logits.argmax(-1) == nsp_targets).sum(), pairs),
     }
-
-
-def train_step(model: BertForPreTraining, optimizer: torch.optim.Optimizer, batch: PretrainBatch,
-               processes: Processes, clip: float) -> dict[str, tuple[float, float]]:
-    """Forward, both losses, backward, clipping, optimizer; returns sums and counts."""
-    results = batch_losses(model, batch.rows(processes.rank, processes.world_size),
-                           processes.device)
-    counts = processes.total(torch.tensor([float(count) for _, count in results.values()]))
-    count_of = dict(zip(results, counts.tolist(), strict=True))
-    loss = sum(results[name][0] / max(count_of[name], 1.0) for name in ("mlm_loss", "nsp_loss"))
-    optimizer.zero_grad(set_to_none=True)
-    loss.backward()
-    processes.share_gradients(model)
-    torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
-    optimizer.step()
-    sums = processes.total(torch.tensor([float(value.detach()) for value, _ in results.values()]))
-    return {name: (total, count_of[name]) for name, total in zip(results, sums.tolist(),
-                                                                 strict=True)}
 
 
 def pretrain(config: BertConfig, settings: PretrainConfig, corpus: TokenCorpus,
@@ -118,48 +78,25 @@ def pretrain(config: BertConfig, settings: PretrainConfig, corpus: TokenCorpus,
              start_from: Path | None = None) -> BertForPreTraining:
     """The whole run, from wherever it was left."""
     processes = Processes.join()
-    run.mkdir(parents=True, exist_ok=True)
     model = untrained(config, BertForPreTraining, settings.seed)
     if start_from is not None:
         model.load_state_dict(load_checkpoint(start_from).model.state_dict())
-    model.to(processes.device).train()
-    optimizer = make_optimizer(model, settings.learning_rate, settings.weight_decay)
-    torch.manual_seed(settings.seed + 1 + processes.rank)
-    progress = load_state(run, model, optimizer) or {"step": 0, "epoch": 0, "batch": 0}
-    step = progress["step"]
-    last_step = min(settings.steps, max_steps or settings.steps)
-    reporter = Reporter(run, last_step, processes.is_main)
-    reporter.resume_at(step)
+    model.to(processes.device)
     data = PretrainData(corpus, tokenizer, settings.sequence_length,
                         settings.batch_tokens * processes.world_size, settings.mask_rate,
                         settings.whole_word, settings.seed)
 
-    def save() -> None:
-        if processes.is_main:
-            save_state(run, model, optimizer, progress)
-            save_checkpoint(out, model, tokenizer, half=True, files={
-                "metrics.json": json.dumps(_facts(settings, corpus, reporter), indent=2) + "\n"})
-            draw_curves(reporter, run / CURVES)
+    def losses(batch: PretrainBatch) -> Sums:
+        return batch_losses(model, batch.rows(processes.rank, processes.world_size),
+                            processes.device)
 
-    averages, tokens, since, saved = Averages(), 0, time.monotonic(), time.monotonic()
-    if step < last_step:
-        for epoch, number, batch in data.batches(progress["epoch"], progress["batch"]):
-            set_learning_rate(optimizer, settings.share(step))
-            for name, (total, count) in train_step(model, optimizer, batch, processes,
-                                                   settings.clip).items():
-                averages.add(name, total, count)
-            step, tokens = step + 1, tokens + int(batch.is_token.sum())
-            progress = {"step": step, "epoch": epoch, "batch": number + 1}
-            if step % settings.report_every == 0 or step == last_step:
-                speed = tokens / (time.monotonic() - since)
-                reporter.report(step, {"epoch": epoch + number / data.open_epoch(epoch),
-                                       **dict(averages.take()), "tokens_per_second": speed})
-                tokens, since = 0, time.monotonic()
-            if step == last_step or time.monotonic() - saved > settings.save_minutes * 60:
-                save()
-                saved = time.monotonic()
-            if step == last_step:
-                break
+    def save(reporter: Reporter) -> None:
+        save_checkpoint(out, model, tokenizer, half=True, files={
+            "metrics.json": json.dumps(_facts(settings, corpus, reporter), indent=2) + "\n"})
+        draw_curves(reporter, run / CURVES)
+
+    fit(model, losses, data.batches, settings, settings.steps, run, processes,
+        max_steps=max_steps, save=save)
     processes.leave()
     return model
 

@@ -10,16 +10,19 @@ import math
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
+
+from bert.config import option
 
 STATE, METRICS, CURVES = "state.safetensors", "metrics.jsonl", "curves.png"
 
@@ -89,6 +92,35 @@ def tune_machine() -> None:
     for name, value in ((mmap_threshold, 1 << 30), (trim_threshold, (1 << 31) - 1),
                         (top_pad, 1 << 28)):
         mallopt(name, value)
+
+
+# ---------------------------------------------------------------------------------- settings
+
+
+@dataclass(frozen=True)
+class LoopConfig:
+    """Settings that every kind of training shares."""
+
+    batch_tokens: int = option(2_048, "tokens per batch and process")
+    learning_rate: float = option(6e-4, "peak learning rate")
+    warmup: int = option(300, "steps in which the learning rate climbs")
+    decay: int = option(0, "last steps in which it falls to zero; 0: all after the warm-up")
+    weight_decay: float = option(0.01, "pull of the weights towards zero")
+    layer_decay: float = option(1.0, "how much slower each layer learns than the one above it")
+    clip: float = option(1.0, "longest gradient")
+    seed: int = option(0, "of weights, order and masks")
+    report_every: int = option(50, "steps between two reports")
+    save_minutes: float = option(5.0, "minutes between two saves")
+
+    def __post_init__(self) -> None:
+        for name in ("batch_tokens", "report_every"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"--{name.replace('_', '-')} is {getattr(self, name)}: "
+                                 "expected at least 1")
+        for name in ("learning_rate", "clip", "layer_decay"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"--{name.replace('_', '-')} is {getattr(self, name)}: "
+                                 "expected more than 0")
 
 
 # ---------------------------------------------------------------------------------- optimizer
@@ -248,13 +280,104 @@ class Averages:
         self.sums: dict[str, float] = {}
         self.counts: dict[str, float] = {}
 
-    def add(self, name: str, total: float, count: float) -> None:
-        self.sums[name] = self.sums.get(name, 0.0) + total
-        self.counts[name] = self.counts.get(name, 0.0) + count
+    def add(self, sums: Mapping[str, tuple[float, float]]) -> None:
+        for name, (total, count) in sums.items():
+            self.sums[name] = self.sums.get(name, 0.0) + total
+            self.counts[name] = self.counts.get(name, 0.0) + count
 
-    def take(self) -> Iterator[tuple[str, float]]:
+    def take(self) -> dict[str, float]:
         """The means since the last call."""
-        for name, total in self.sums.items():
-            if self.counts[name]:
-                yield name, total / self.counts[name]
+        means = {name: total / self.counts[name] for name, total in self.sums.items()
+                 if self.counts[name]}
         self.sums, self.counts = {}, {}
+        return means
+
+
+# ---------------------------------------------------------------------------------- the loop
+
+Sums = dict[str, tuple[Tensor, float]]  # name: (sum, what it is a sum over)
+Batches = Callable[[int, int], Iterator[tuple[int, int, Any]]]  # from (epoch, batch) on, for ever
+
+
+def batches_by_length(lengths: np.ndarray, batch_tokens: int,
+                      draw: np.random.Generator) -> list[np.ndarray]:
+    """Group examples of equal length: almost no padding; the batches in random order."""
+    order = np.lexsort((draw.random(len(lengths)), lengths))
+    ordered = lengths[order]
+    batches, begin = [], 0
+    while begin < len(order):
+        end = min(begin + max(1, batch_tokens // int(ordered[begin])), len(order))
+        end = begin + max(1, min(end - begin, batch_tokens // int(ordered[end - 1])))
+        batches.append(order[begin:end])
+        begin = end
+    draw.shuffle(batches)
+    return batches
+
+
+def train_step(model: nn.Module, optimizer: torch.optim.Optimizer, sums: Sums,
+               processes: Processes, clip: float) -> dict[str, tuple[float, float]]:
+    """Backward, clipping, optimizer. The loss is the sum of all means whose name ends in "loss";
+    counts are added up over the processes first, so that many processes equal one large batch."""
+    counts = processes.total(torch.tensor([float(count) for _, count in sums.values()]))
+    count_of = dict(zip(sums, counts.tolist(), strict=True))
+    loss = sum(total / max(count_of[name], 1e-9) for name, (total, _) in sums.items()
+               if name.endswith("loss") and count_of[name])
+    optimizer.zero_grad(set_to_none=True)
+    loss.backward()
+    processes.share_gradients(model)
+    torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
+    optimizer.step()
+    totals = processes.total(torch.tensor([float(total.detach()) for total, _ in sums.values()]))
+    return {name: (total, count_of[name])
+            for name, total in zip(sums, totals.tolist(), strict=True)}
+
+
+def fit(model: nn.Module, losses: Callable[[Any], Sums], batches: Batches, settings: LoopConfig,
+        steps: int, run: Path, processes: Processes, *, max_steps: int | None = None,
+        save: Callable[[Reporter], None] = lambda reporter: None,
+        after_epoch: Callable[[dict[str, Any]], bool] = lambda progress: False) -> dict[str, Any]:
+    """Train for `steps` steps, from wherever the run was left; returns the progress at the end.
+
+    A batch tells its size as `num_tokens`. `save` writes what others may use; `after_epoch` may
+    keep notes in the progress, which is saved, and stops the run by returning True.
+    """
+    run.mkdir(parents=True, exist_ok=True)
+    optimizer = make_optimizer(model, settings.learning_rate, settings.weight_decay,
+                               settings.layer_decay)
+    torch.manual_seed(settings.seed + 1 + processes.rank)
+    progress = load_state(run, model, optimizer) or {"step": 0, "epoch": 0, "batch": 0}
+    last_step = min(steps, max_steps or steps)
+    decay = settings.decay or max(steps - settings.warmup, 1)
+    reporter = Reporter(run, last_step, processes.is_main)
+    reporter.resume_at(progress["step"])
+    averages, tokens, since, saved = Averages(), 0, time.monotonic(), time.monotonic()
+    model.train()
+    if progress["step"] >= last_step or progress.get("stopped"):
+        return progress
+    for epoch, number, batch in batches(progress["epoch"], progress["batch"]):
+        if epoch > progress["epoch"]:
+            progress |= {"epoch": epoch, "batch": 0, "stopped": after_epoch(progress)}
+            model.train()
+        if progress.get("stopped"):
+            break
+        share = learning_rate_share(progress["step"], steps, settings.warmup, decay)
+        set_learning_rate(optimizer, share)
+        averages.add(train_step(model, optimizer, losses(batch), processes, settings.clip))
+        progress |= {"step": progress["step"] + 1, "batch": number + 1}
+        tokens += batch.num_tokens
+        is_last = progress["step"] == last_step
+        if is_last or progress["step"] % settings.report_every == 0:
+            speed = tokens / (time.monotonic() - since)
+            reporter.report(progress["step"], {"epoch": epoch, **averages.take(),
+                                               "tokens_per_second": speed})
+            tokens, since = 0, time.monotonic()
+        if is_last:
+            progress["stopped"] = after_epoch(progress) if steps == last_step else False
+        if is_last or time.monotonic() - saved > settings.save_minutes * 60:
+            if processes.is_main:
+                save_state(run, model, optimizer, progress)
+                save(reporter)
+            saved = time.monotonic()
+        if is_last:
+            break
+    return progress

@@ -1,0 +1,69 @@
+"""Accuracy, F1, confusion, calibration: numbers from arrays."""
+
+import numpy as np
+
+
+def confusion_matrix(truth: np.ndarray, answer: np.ndarray, num_classes: int) -> np.ndarray:
+    """Counts, row = true class, column = answer."""
+    counts = np.zeros((num_classes, num_classes), dtype=int)
+    np.add.at(counts, (truth, answer), 1)
+    return counts
+
+
+def accuracy(truth: np.ndarray, answer: np.ndarray) -> float:
+    return float((truth == answer).mean()) if len(truth) else float("nan")
+
+
+def recalls(truth: np.ndarray, answer: np.ndarray, num_classes: int) -> np.ndarray:
+    """Share of each class that was found; NaN for a class that does not occur."""
+    counts = confusion_matrix(truth, answer, num_classes)
+    with np.errstate(invalid="ignore"):
+        return counts.diagonal() / counts.sum(axis=1)
+
+
+def macro_f1(truth: np.ndarray, answer: np.ndarray, num_classes: int) -> float:
+    """F1 of each class that occurs or is answered, averaged."""
+    counts = confusion_matrix(truth, answer, num_classes)
+    total = counts.sum(axis=0) + counts.sum(axis=1)
+    occurs = total > 0
+    return float((2 * counts.diagonal()[occurs] / total[occurs]).mean())
+
+
+def calibration_error(confidence: np.ndarray, is_right: np.ndarray, bins: int = 15) -> float:
+    """Expected calibration error: |share right − probability said|, weighted over equal bins."""
+    place = np.clip(np.ceil(confidence * bins).astype(int) - 1, 0, bins - 1)
+    error = 0.0
+    for number in range(bins):
+        inside = place == number
+        if inside.any():
+            gap = abs(is_right[inside].mean() - confidence[inside].mean())
+            error += inside.mean() * gap
+    return float(error)
+
+
+def fit_temperature(logits: np.ndarray, truth: np.ndarray) -> float:
+    """The number that the logits are divided by so that the truth is most likely."""
+    def surprise(temperature: float) -> float:
+        scaled = logits / temperature
+        scaled = scaled - scaled.max(axis=1, keepdims=True)
+        chosen = scaled[np.arange(len(truth)), truth]
+        return float((np.log(np.exp(scaled).sum(axis=1)) - chosen).mean())
+    low, high = np.log(0.05), np.log(20.0)  # golden-section search on the log scale
+    ratio = (np.sqrt(5.0) - 1.0) / 2.0
+    for _ in range(60):
+        left, right = high - ratio * (high - low), low + ratio * (high - low)
+        if surprise(np.exp(left)) < surprise(np.exp(right)):
+            high = right
+        else:
+            low = left
+    return float(np.exp((low + high) / 2))
+
+
+def fit_threshold(feeling: np.ndarray, none: np.ndarray, keep: float = 0.9) -> float:
+    """The top probability below which a text counts as "no clear feeling".
+
+    Of the thresholds that leave at least `keep` of the feeling texts confident, the highest.
+    """
+    if not len(feeling):
+        return 0.0
+    return float(np.quantile(feeling, 1.0 - keep)) if len(none) else 0.0
