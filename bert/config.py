@@ -17,13 +17,14 @@ HUGGING_FACE_ONLY = frozenset({
     "finetuning_task", "gradient_checkpointing", "label2id", "language", "name",
     "output_attentions", "output_hidden_states", "output_past", "pooler_fc_size",
     "pooler_num_attention_heads", "pooler_num_fc_layers", "pooler_size_per_head", "pooler_type",
-    "problem_type", "return_dict", "sep_token_id", "cls_token_id", "tie_word_embeddings",
-    "torch_dtype", "transformers_version", "use_cache",
+    "problem_type", "return_dict", "sep_token_id", "cls_token_id", "torch_dtype",
+    "transformers_version", "use_cache",
 })
 # Keys that would change the network: only BERT's own value is accepted.
 HUGGING_FACE_FIXED = {
     "position_embedding_type": "absolute", "is_decoder": False, "add_cross_attention": False,
     "cross_attention_hidden_size": None, "is_encoder_decoder": False, "pruned_heads": {},
+    "tie_word_embeddings": True,
 }
 LARGEST = {
     "vocab_size": 1_000_000, "hidden_size": 16_384, "num_hidden_layers": 256,
@@ -80,12 +81,19 @@ class BertConfig:
         for name in ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout",
                      "confidence_threshold"):
             value = getattr(self, name)
-            if value is not None and not (isinstance(value, int | float) and 0 <= value <= 1):
+            if value is None and name == "classifier_dropout":
+                continue
+            if type(value) not in (int, float) or not 0 <= value <= 1:
                 raise ValueError(f"{name} is {value!r}: expected a number from 0 to 1")
         for name in ("initializer_range", "layer_norm_eps"):
             value = getattr(self, name)
-            if not isinstance(value, int | float) or not 0 < value < 1:
+            if type(value) not in (int, float) or not 0 < value < 1:
                 raise ValueError(f"{name} is {value!r}: expected a number between 0 and 1")
+        if type(self.pad_token_id) is not int or not 0 <= self.pad_token_id < self.vocab_size:
+            raise ValueError(f"pad_token_id is {self.pad_token_id!r}: expected one of the "
+                             f"{self.vocab_size} ids of the vocabulary")
+        if len(set(self.id2label)) < len(self.id2label):
+            raise ValueError(f"id2label names a class twice: {', '.join(self.id2label)}")
         if self.hidden_size % self.num_attention_heads:
             raise ValueError(
                 f"hidden_size {self.hidden_size} cannot be shared by num_attention_heads "
@@ -139,7 +147,7 @@ class BertConfig:
         """Read a config.json; what is wrong with it is said with the file's name."""
         try:
             values = json.loads(path.read_text(encoding="utf-8"))
-        except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"{path} is not valid JSON: {error}") from None
         if not isinstance(values, dict):
             raise ValueError(f"{path} holds a {type(values).__name__}: expected settings in {{}}")
@@ -177,4 +185,4 @@ class Parser(argparse.ArgumentParser):
     """An argument parser whose complaint is one line on stderr, with exit code 2."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message} (see --help)\n")
+        self.exit(2, f"{self.prog}: {' '.join(message.split())} (see --help)\n")

@@ -5,7 +5,8 @@
 
 The teacher is a BertModel folder whose mean token vector is a sentence vector, such as
 all-MiniLM-L6-v2. English lines learn the teacher's vector of the line itself, Korean lines that of
-their English rendering (`korean<TAB>english`). No weight of the teacher is copied.
+their English rendering (`korean<TAB>english`). No weight of the teacher is copied. With --mask-rate
+the lines are read with some pieces masked and the masked language model learns in the same pass.
 """
 
 import hashlib
@@ -19,10 +20,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from bert.checkpoint import Checkpoint, load_checkpoint, replace_folder, save_checkpoint
+from bert.checkpoint import (
+    Checkpoint,
+    load_checkpoint,
+    replace_folder,
+    save_checkpoint,
+    untrained,
+)
 from bert.config import Parser, add_options, option, read_options
 from bert.corpus import read_text_lines
-from bert.model import BertModel
+from bert.model import BertForPreTraining, mlm_loss
+from bert.pairs import Masking
 from bert.tokenizer import WordPieceTokenizer
 from bert.training import (
     LoopConfig,
@@ -41,13 +49,16 @@ class DistillConfig(LoopConfig):
 
     epochs: int = option(2, "times through the lines")
     longest: int = option(64, "pieces of a line that are read")
+    mask_rate: float = option(0.0, "share of pieces to mask and predict; 0: none")
 
 
 @dataclass(frozen=True)
 class DistillBatch:
-    ids: np.ndarray       # (B, T)
-    is_token: np.ndarray  # (B, T)
-    vectors: np.ndarray   # (B, teacher's width)
+    ids: np.ndarray        # (B, T), after masking
+    is_token: np.ndarray   # (B, T)
+    is_masked: np.ndarray  # (B, T)
+    originals: np.ndarray  # (M,) the pieces that stood at the masked places
+    vectors: np.ndarray    # (B, teacher's width)
 
     @property
     def num_tokens(self) -> int:
@@ -55,17 +66,13 @@ class DistillBatch:
 
 
 class Student(nn.Module):
-    """A BertModel that answers with a sentence vector, once from [CLS] and once from the mean."""
+    """A model that answers with a sentence vector, once from [CLS] and once from the mean."""
 
-    def __init__(self, bert: BertModel, width: int) -> None:
+    def __init__(self, model: BertForPreTraining, width: int) -> None:
         super().__init__()
-        self.bert = bert
-        self.from_pooled = nn.Linear(bert.config.hidden_size, width)
-        self.from_mean = nn.Linear(bert.config.hidden_size, width)
-
-    def forward(self, ids: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-        output = self.bert(ids, None, mask)
-        return self.from_pooled(output.pooled), self.from_mean(mean_vector(output.hidden, mask))
+        self.model = model
+        self.from_pooled = nn.Linear(model.config.hidden_size, width)
+        self.from_mean = nn.Linear(model.config.hidden_size, width)
 
 
 def mean_vector(hidden: Tensor, mask: Tensor | None) -> Tensor:
@@ -111,7 +118,7 @@ class DistillData:
         self.vectors = np.load(marker, mmap_mode="r")
         self.ids = [ids[:settings.longest - 2] for ids in tokenizer.encode_ids(texts)]
         self.lengths = np.array([len(ids) + 2 for ids in self.ids])
-        self.tokenizer = tokenizer
+        self.tokenizer, self.masking = tokenizer, Masking(tokenizer)
         self.num_batches = len(self._plan(0))
 
     def _plan(self, epoch: int) -> list[np.ndarray]:
@@ -122,32 +129,43 @@ class DistillData:
         while True:
             plan = self._plan(epoch)
             for number in range(first, len(plan)):
-                yield epoch, number, self._batch(plan[number])
+                yield epoch, number, self._batch(epoch, number, plan[number])
             epoch, first = epoch + 1, 0
 
-    def _batch(self, chosen: np.ndarray) -> DistillBatch:
-        ids = np.full((len(chosen), self.lengths[chosen].max()), self.tokenizer.pad_id)
-        for row, i in enumerate(chosen):
-            ids[row, 0], ids[row, self.lengths[i] - 1] = self.tokenizer.cls_id, self.tokenizer.sep_id
-            ids[row, 1:self.lengths[i] - 1] = self.ids[i]
-        is_token = np.arange(ids.shape[1]) < self.lengths[chosen][:, None]
-        return DistillBatch(ids, is_token, self.vectors[self.meaning[chosen]].astype(np.float32))
+    def _batch(self, epoch: int, number: int, chosen: np.ndarray) -> DistillBatch:
+        ids, is_token = self.tokenizer.frame([self.ids[i] for i in chosen])
+        vectors = self.vectors[self.meaning[chosen]].astype(np.float32)
+        if not self.settings.mask_rate:
+            nowhere = np.zeros_like(is_token)
+            return DistillBatch(ids, is_token, nowhere, ids[nowhere], vectors)
+        draw = np.random.default_rng([self.settings.seed, epoch, 2, number])
+        masked, is_masked = self.masking(ids, is_token, draw, self.settings.mask_rate)
+        return DistillBatch(masked, is_token, is_masked, ids[is_masked], vectors)
 
 
 def batch_losses(student: Student, batch: DistillBatch, device: torch.device) -> Sums:
-    """One minus the cosine to the teacher's vector, for both ways of reading the student."""
+    """One minus the cosine to the teacher's vector, for both ways of reading the student, and the
+    masked language model where there is one."""
     mask = None if batch.is_token.all() else torch.from_numpy(batch.is_token).to(device)
     target = torch.from_numpy(batch.vectors).to(device)
-    pooled, mean = student(torch.from_numpy(batch.ids).to(device), mask)
-    rows = len(batch.ids)
+    output = student.model(torch.from_numpy(batch.ids).to(device), None, mask,
+                           predict_at=torch.from_numpy(batch.is_masked).to(device))
+    pooled = student.from_pooled(output.bert.pooled)
+    mean = student.from_mean(mean_vector(output.bert.hidden, mask))
+    rows, places = len(batch.ids), len(batch.originals)
     # Lines that mean different things are told apart as well: in-batch contrast.
     similarity = F.normalize(pooled, dim=-1) @ target.T * 20.0
     truth = (target @ target.T * 20.0).softmax(dim=-1)
-    return {
+    sums = {
         "pooled_loss": ((1 - F.cosine_similarity(pooled, target)).sum(), rows),
         "mean_loss": ((1 - F.cosine_similarity(mean, target)).sum(), rows),
         "contrast_loss": (0.1 * F.cross_entropy(similarity, truth, reduction="sum"), rows),
     }
+    if places:
+        originals = torch.from_numpy(batch.originals).to(device)
+        sums["mlm_loss"] = (0.2 * mlm_loss(output.mlm_logits, originals) * places, places)
+        sums["mlm_accuracy"] = ((output.mlm_logits.argmax(-1) == originals).sum(), places)
+    return sums
 
 
 def read_parallel(path: Path) -> tuple[list[str], list[str]]:
@@ -161,6 +179,15 @@ def read_parallel(path: Path) -> tuple[list[str], list[str]]:
             korean.append(parts[0])
             english.append(parts[1])
     return korean, english
+
+
+def with_pretraining_heads(start: Checkpoint, seed: int) -> BertForPreTraining:
+    """The model to teach, with the heads it has or new ones."""
+    if start.has_mlm:
+        return start.model
+    model = untrained(start.config, BertForPreTraining, seed)
+    model.bert.load_state_dict(getattr(start.model, "bert", start.model).state_dict())
+    return model
 
 
 def build_parser() -> Parser:
@@ -199,13 +226,13 @@ def distill(arguments) -> None:
     data = DistillData(arguments.teacher, texts, meanings, start.tokenizer, settings,
                        arguments.run / "vectors")
     torch.manual_seed(settings.seed)
-    student = Student(getattr(start.model, "bert", start.model), data.vectors.shape[1])
+    student = Student(with_pretraining_heads(start, settings.seed), data.vectors.shape[1])
     student.to(processes.device)
     print(f"{len(texts):,} lines, {data.num_batches:,} batches an epoch", flush=True)
 
     def save(reporter: Reporter) -> None:
         facts = {"seed": settings.seed, "lines": len(texts), "reports": reporter.read()[-5:]}
-        save_checkpoint(arguments.out, student.bert, start.tokenizer, half=True,
+        save_checkpoint(arguments.out, student.model, start.tokenizer, half=True,
                         files={"metrics.json": json.dumps(facts, indent=2) + "\n"})
 
     fit(student, lambda batch: batch_losses(student, batch, processes.device), data.batches,

@@ -154,6 +154,23 @@ def mask_tokens(ids: np.ndarray, can_mask: np.ndarray, begins_word: np.ndarray, 
     return masked, is_masked
 
 
+class Masking:
+    """What of a vocabulary may be masked, and with what; calls `mask_tokens`."""
+
+    def __init__(self, tokenizer: WordPieceTokenizer) -> None:
+        pieces = tokenizer.vocabulary()
+        self.begins_word = np.array([not piece.startswith("##") for piece in pieces])
+        self.is_special = np.zeros(len(pieces), dtype=bool)
+        self.is_special[list(tokenizer.special_ids)] = True
+        self.replacements = np.flatnonzero(~self.is_special)
+        self.mask_id = tokenizer.mask_id
+
+    def __call__(self, ids: np.ndarray, is_token: np.ndarray, draw: np.random.Generator,
+                 rate: float, whole_word: bool = False) -> tuple[np.ndarray, np.ndarray]:
+        return mask_tokens(ids, is_token & ~self.is_special[ids], self.begins_word, self.mask_id,
+                           self.replacements, draw, rate, whole_word)
+
+
 @dataclass
 class PretrainData:
     """All batches of a run, by number: `batch(step)` is the same whenever it is asked for."""
@@ -167,11 +184,7 @@ class PretrainData:
     seed: int
 
     def __post_init__(self) -> None:
-        pieces = self.tokenizer.vocabulary()
-        self._begins_word = np.array([not piece.startswith("##") for piece in pieces])
-        self._is_special = np.zeros(len(pieces), dtype=bool)
-        self._is_special[list(self.tokenizer.special_ids)] = True
-        self._replacements = np.flatnonzero(~self._is_special)
+        self._masking = Masking(self.tokenizer)
         self._epoch, self._examples, self._batches = -1, None, []
 
     def open_epoch(self, epoch: int) -> int:
@@ -195,8 +208,6 @@ class PretrainData:
         chosen = self._batches[number]
         draw = np.random.default_rng([self.seed, epoch, 2, number])
         ids, segment_ids, is_token = assemble(self.corpus, self._examples, chosen, self.tokenizer)
-        masked, is_masked = mask_tokens(
-            ids, is_token & ~self._is_special[ids], self._begins_word, self.tokenizer.mask_id,
-            self._replacements, draw, self.mask_rate, self.whole_word)
+        masked, is_masked = self._masking(ids, is_token, draw, self.mask_rate, self.whole_word)
         return PretrainBatch(masked, segment_ids, is_token, is_masked,
                              np.where(is_masked, ids, IGNORED), self._examples.targets[chosen])

@@ -14,7 +14,7 @@ import json
 import re
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -178,6 +178,16 @@ class WordPieceTokenizer:
         cleaned = [clean(line)[:LONGEST_TEXT] for line in lines]
         return [parsed.ids for parsed in
                 self.backend.encode_batch_fast(cleaned, add_special_tokens=False)]
+
+    def frame(self, rows: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
+        """Put [CLS] and [SEP] around rows of ids and pad them: ids and token mask, both (B, T)."""
+        lengths = np.array([len(row) + 2 for row in rows])
+        ids = np.full((len(rows), lengths.max()), self.pad_id, dtype=np.int64)
+        for number, row in enumerate(rows):
+            ids[number, 0] = self.cls_id
+            ids[number, 1:len(row) + 1] = row
+            ids[number, len(row) + 1] = self.sep_id
+        return ids, np.arange(ids.shape[1]) < lengths[:, None]
 
     def decode(self, ids: Iterable[int]) -> str:
         """Join pieces back into text, special tokens left out."""

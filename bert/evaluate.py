@@ -1,0 +1,235 @@
+"""Measure a checkpoint: accuracy, F1, calibration, the confident flag, robustness.
+
+    python -m bert.evaluate --checkpoint checkpoints/emotion --data assets/data/test.tsv
+
+Writes every figure into the checkpoint's metrics.json, with the command and the data's checksum,
+and with --figures FOLDER the confusion matrix and the reliability diagram of each language. Public
+sets (`text<TAB>label,label`) are scored on the lines that --label-map maps onto one feeling.
+"""
+
+import hashlib
+import json
+import random
+import sys
+import unicodedata
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bert.config import Parser
+from bert.corpus import LabelledLine, read_labelled
+from bert.finetune import logits_of, mapped_lines, read_label_map
+from bert.labels import EMOTIONS, KEYS, NONE
+from bert.metrics import accuracy, calibration_error, confusion_matrix, macro_f1, recalls
+from bert.predict import EmotionClassifier
+
+FIRST_SYLLABLE, VOWELS, FINALS = 0xAC00, 21, 28
+
+
+# ---------------------------------------------------------------------------------- small changes
+
+
+def without_one_space(text: str, draw: random.Random) -> str:
+    """Two words written as one, as people do."""
+    spaces = [i for i, character in enumerate(text) if character == " "]
+    if not spaces:
+        return text
+    place = draw.choice(spaces)
+    return text[:place] + text[place + 1:]
+
+
+def with_typo(text: str, draw: random.Random) -> str:
+    """One slip in one word: two Latin letters swapped, or a Hangul syllable with another vowel."""
+    places = [i for i in range(1, len(text) - 1) if text[i].isalpha() and text[i + 1].isalpha()]
+    if not places:
+        return text
+    place = draw.choice(places)
+    code = ord(text[place]) - FIRST_SYLLABLE
+    if 0 <= code < 19 * VOWELS * FINALS:
+        first, rest = divmod(code, VOWELS * FINALS)
+        vowel, final = divmod(rest, FINALS)
+        slipped = chr(FIRST_SYLLABLE + (first * VOWELS + (vowel + 1) % VOWELS) * FINALS + final)
+        return text[:place] + slipped + text[place + 1:]
+    return text[:place] + text[place + 1] + text[place] + text[place + 2:]
+
+
+CHANGES: dict[str, Callable[[str, random.Random], str]] = {
+    "space": without_one_space,
+    "upper case": lambda text, draw: text.upper(),
+    "trailing ㅋㅋ": lambda text, draw: text + " ㅋㅋ",
+    "trailing !!": lambda text, draw: text + "!!",
+    "NFD": lambda text, draw: unicodedata.normalize("NFD", text),
+    "typo": with_typo,
+}
+
+
+# ---------------------------------------------------------------------------------- measuring
+
+
+def probabilities_of(classifier: EmotionClassifier, texts: Sequence[str]) -> np.ndarray:
+    """(N, C) probabilities of many texts."""
+    logits = logits_of(classifier.model, classifier.tokenizer, texts)
+    shares = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return shares / shares.sum(axis=1, keepdims=True)
+
+
+def measure(classifier: EmotionClassifier, lines: Sequence[LabelledLine]) -> dict[str, Any]:
+    """Every figure for the labelled lines of one language (`none` lines included)."""
+    probabilities = probabilities_of(classifier, [line.text for line in lines])
+    is_none = np.array([line.label == NONE for line in lines])
+    is_easy = np.array([line.level == "easy" for line in lines])[~is_none]
+    truth = np.array([KEYS.index(line.label) for line in lines if line.label != NONE])
+    feeling, top = probabilities[~is_none], probabilities.max(axis=1)
+    answer = feeling.argmax(axis=1)
+    is_right = truth == answer
+    threshold = classifier.config.confidence_threshold
+    stories = feeling[is_easy & (truth == KEYS.index("achievement")), KEYS.index("achievement")]
+    easy_recalls = recalls(truth[is_easy], answer[is_easy], len(KEYS))
+    return {
+        "lines": int(len(truth)), "none_lines": int(is_none.sum()),
+        "accuracy": accuracy(truth, answer),
+        "accuracy_easy": accuracy(truth[is_easy], answer[is_easy]),
+        "accuracy_hard": accuracy(truth[~is_easy], answer[~is_easy]),
+        "macro_f1": macro_f1(truth, answer, len(KEYS)),
+        "calibration_error": calibration_error(feeling.max(axis=1), is_right),
+        "none_not_confident": float((top[is_none] < threshold).mean()) if is_none.any() else None,
+        "feeling_confident": float((top[~is_none] >= threshold).mean()),
+        "achievement_above_half": float((stories > 0.5).mean()) if len(stories) else None,
+        "recall_easy": {key: float(value) for key, value in zip(KEYS, easy_recalls, strict=True)},
+        "confusion": confusion_matrix(truth, answer, len(KEYS)).tolist(),
+        "robustness": robustness(classifier, [line.text for line in lines if line.label != NONE],
+                                 answer),
+    }
+
+
+def robustness(classifier: EmotionClassifier, texts: Sequence[str],
+               answer: np.ndarray) -> dict[str, float]:
+    """Share of texts that keep their class after a small change."""
+    shares = {}
+    for name, change in CHANGES.items():
+        draw = random.Random(0)
+        changed = probabilities_of(classifier, [change(text, draw) for text in texts])
+        shares[name] = accuracy(answer, changed.argmax(axis=1))
+    return shares
+
+
+def measure_public(classifier: EmotionClassifier, path: Path, label_map: Path) -> dict[str, Any]:
+    """Accuracy on the lines of a public set that map onto one of our classes."""
+    lines = mapped_lines(path, read_label_map(label_map))
+    if not lines:
+        raise ValueError(f"{path}: {label_map} maps none of its lines onto a feeling")
+    truth = np.array([KEYS.index(line.label) for line in lines])
+    answer = probabilities_of(classifier, [line.text for line in lines]).argmax(axis=1)
+    return {"lines": len(lines), "accuracy": accuracy(truth, answer),
+            "macro_f1": macro_f1(truth, answer, len(KEYS)), "checksum": checksum(path)}
+
+
+def checksum(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+
+
+# ---------------------------------------------------------------------------------- report
+
+
+def print_report(results: dict[str, Any]) -> None:
+    """A table a person can read."""
+    languages = results["languages"]
+    print("measure".ljust(28) + "".join(name.rjust(10) for name in languages))
+    for key, first in next(iter(languages.values())).items():
+        if isinstance(first, int | float):
+            row = "".join(f"{values[key]:10.3f}" if isinstance(values[key], float)
+                          else str(values[key]).rjust(10) for values in languages.values())
+            print(key.ljust(28) + row)
+        elif isinstance(first, dict):
+            for name in first:
+                row = "".join(f"{values[key][name]:10.3f}" for values in languages.values())
+                print(f"  {key}: {name}".ljust(28) + row)
+    for name, values in results.get("public", {}).items():
+        print(f"{name}: {values['accuracy']:.3f} of {values['lines']} lines")
+
+
+def draw_figures(classifier: EmotionClassifier, lines: Sequence[LabelledLine], language: str,
+                 folder: Path, confusion: Sequence[Sequence[int]]) -> None:
+    """Confusion matrix and reliability diagram of one language."""
+    from bert.figures import draw_confusion, draw_reliability, save_figure
+    folder.mkdir(parents=True, exist_ok=True)
+    names = [f"{emotion.korean} {emotion.english}" for emotion in EMOTIONS]
+    save_figure(draw_confusion(names, np.array(confusion), f"test lines, {language}"),
+                folder / f"confusion_{language}.png")
+    felt = [line for line in lines if line.label != NONE]
+    probabilities = probabilities_of(classifier, [line.text for line in felt])
+    truth = np.array([KEYS.index(line.label) for line in felt])
+    save_figure(draw_reliability(probabilities.max(axis=1), probabilities.argmax(axis=1) == truth,
+                                 f"calibration, {language}"),
+                folder / f"calibration_{language}.png")
+
+
+def build_parser() -> Parser:
+    parser = Parser(prog="bert.evaluate", description=__doc__.split("\n")[0])
+    parser.add_argument("--checkpoint", type=Path, default=Path("checkpoints/emotion"),
+                        help="checkpoint folder (default: checkpoints/emotion)")
+    parser.add_argument("--data", type=Path, default=Path("assets/data/test.tsv"),
+                        help="labelled lines (default: assets/data/test.tsv)")
+    parser.add_argument("--public", type=Path, nargs="*", default=[], metavar="FILE",
+                        help="public test sets, text<TAB>label,label")
+    parser.add_argument("--label-map", type=Path, help="columns dataset, original_label, class10, "
+                        "quality; needed with --public")
+    parser.add_argument("--figures", type=Path, help="folder for the diagrams")
+    parser.add_argument("--dry", action="store_true", help="print only; leave metrics.json alone")
+    parser.add_argument("--max-steps", type=int, metavar="N",
+                        help="dry run: only the first N × 32 lines; writes nothing")
+    return parser
+
+
+def evaluate(arguments) -> dict[str, Any]:
+    if arguments.public and arguments.label_map is None:
+        raise ValueError("--public needs --label-map")
+    lines = read_labelled(arguments.data)
+    if arguments.max_steps:
+        lines = lines[:arguments.max_steps * 32]
+    classifier = EmotionClassifier.load(arguments.checkpoint)
+    if classifier.keys != KEYS:
+        raise ValueError(f"{arguments.checkpoint} does not have the ten classes: fine-tune it")
+    results: dict[str, Any] = {
+        "command": "python -m bert.evaluate " + " ".join(sys.argv[1:]),
+        "data": {str(arguments.data): checksum(arguments.data)}, "seed": 0, "languages": {}}
+    for language in ("ko", "en"):
+        own = [line for line in lines if line.language == language]
+        if any(line.label != NONE for line in own):
+            results["languages"][language] = measure(classifier, own)
+            if arguments.figures:
+                draw_figures(classifier, own, language, arguments.figures,
+                             results["languages"][language]["confusion"])
+    foreign = [line.text for line in lines if line.language == "xx"]
+    if foreign:
+        top = probabilities_of(classifier, foreign).max(axis=1)
+        results["other_languages_not_confident"] = float(
+            (top < classifier.config.confidence_threshold).mean())
+    results["public"] = {path.name: measure_public(classifier, path, arguments.label_map)
+                         for path in arguments.public}
+    return results
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = build_parser()
+    arguments = parser.parse_args(argv)
+    try:
+        results = evaluate(arguments)
+        print_report(results)
+        if not arguments.dry and not arguments.max_steps:
+            path = arguments.checkpoint / "metrics.json"
+            known = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+            known["evaluate"] = results
+            fresh = path.with_suffix(".new")
+            fresh.write_text(json.dumps(known, indent=2, ensure_ascii=False) + "\n",
+                             encoding="utf-8")
+            fresh.replace(path)
+    except (ValueError, OSError) as error:
+        parser.error(str(error))
+
+
+if __name__ == "__main__":
+    main()

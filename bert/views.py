@@ -1,0 +1,227 @@
+"""What the page shows of one text, in numbers: numpy and the standard library, no drawing.
+
+The browser gets one payload per text: every attention matrix at 8 bits a value, the figures that
+need exact numbers (head tags, layer summaries, rollout) already computed. The same choices that the
+page offers (mean of heads, words instead of pieces, special tokens hidden) are made here for what
+leaves the page, on exact numbers.
+"""
+
+import base64
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bert.labels import EMOTIONS
+from bert.tokenizer import CLS, SEP, Encoding
+
+MEAN, ROLLOUT = "mean", "rollout"
+CLEAR_SHARE = 0.4    # a pattern names a head when it holds this much of the attention …
+ABOVE_CHANCE = 1.5   # … and this many times what even attention would give it
+SHOWN_TREND = 0.05   # a difference between first and last layer that is worth a word
+OTHER_COLOURS = ("#4C78A8", "#F58518", "#54A24B", "#E45756", "#72B7B2", "#B279A2")
+
+
+@dataclass(frozen=True)
+class Tag:
+    """What one head does with this text: the pattern, how much of it, and on which token."""
+
+    name: str           # self, previous, next, sep, cls, word, focus, broad or mixed
+    share: float        # attention held by the pattern, 0–1; for broad and mixed: tokens in use
+    token: str | None = None
+
+    def to_dict(self) -> dict:
+        return {"name": self.name, "share": round(self.share, 4), "token": self.token}
+
+
+@dataclass(frozen=True)
+class View:
+    """One matrix as it is shown: its tokens, its weights, and what was left out."""
+
+    tokens: list[str]
+    weights: np.ndarray   # (T, T) query × key
+    hidden_share: float   # attention that the shown tokens gave to hidden ones, 0–1
+
+
+# ---------------------------------------------------------------------------------- matrices
+
+
+def rollout(attentions: np.ndarray) -> np.ndarray:
+    """Attention followed through all layers (Abnar & Zuidema 2020), residual sums included."""
+    size = attentions.shape[-1]
+    total = np.eye(size)
+    for layer in attentions.mean(axis=1, dtype=np.float64):                          # (T, T)
+        total = (0.5 * layer + 0.5 * np.eye(size)) @ total
+    return total / total.sum(axis=-1, keepdims=True)
+
+
+def select(attentions: np.ndarray, layer: int | str, head: int | str) -> np.ndarray:
+    """One (T, T) matrix out of (L, H, T, T): counted from 1, or "mean"; layer may be "rollout"."""
+    if layer == ROLLOUT:
+        return rollout(attentions)
+    chosen = attentions.mean(axis=0) if layer == MEAN else attentions[layer - 1]     # (H, T, T)
+    return chosen.mean(axis=0) if head == MEAN else chosen[head - 1]
+
+
+def group(weights: np.ndarray, places: Sequence[Sequence[int]]) -> np.ndarray:
+    """Pieces to words: attention *to* a word is the sum over its pieces, *from* it the mean."""
+    to_words = np.stack([weights[:, list(word)].sum(axis=1) for word in places], axis=1)
+    return np.stack([to_words[list(word)].mean(axis=0) for word in places])
+
+
+def is_special(encoding: Encoding) -> list[bool]:
+    """Which pieces are [CLS] and [SEP] and not part of the text."""
+    return [word is None for word in encoding.word_ids]
+
+
+def shown(encoding: Encoding, weights: np.ndarray, words: bool = False,
+          hide_special: bool = False) -> View:
+    """A matrix with the token options of the page applied; nothing is scaled up again."""
+    groups = (encoding.grouped() if words
+              else [(piece, [place]) for place, piece in enumerate(encoding.pieces)])
+    places = [list(group_places) for _, group_places in groups]
+    if words:
+        weights = group(weights, places)
+    special = is_special(encoding)
+    kept = [i for i, word in enumerate(places) if not (hide_special and special[word[0]])]
+    hidden = [i for i in range(len(places)) if i not in kept]
+    lost = float(weights[np.ix_(kept, hidden)].sum(axis=1).mean()) if kept and hidden else 0.0
+    return View([groups[i][0] for i in kept], weights[np.ix_(kept, kept)], lost)
+
+
+# ---------------------------------------------------------------------------------- head tags
+
+
+def pattern_shares(encoding: Encoding, weights: np.ndarray) -> dict[str, tuple[float, float]]:
+    """For each pattern: the mean attention it holds, and what even attention would give it."""
+    size = len(weights)
+    masks = {
+        "self": np.eye(size, dtype=bool),
+        "previous": np.eye(size, k=-1, dtype=bool),
+        "next": np.eye(size, k=1, dtype=bool),
+        "sep": np.tile([piece == SEP and special for piece, special in
+                        zip(encoding.pieces, is_special(encoding), strict=True)], (size, 1)),
+        "cls": np.tile([piece == CLS and special for piece, special in
+                        zip(encoding.pieces, is_special(encoding), strict=True)], (size, 1)),
+        "word": _same_word(encoding),
+    }
+    shares = {}
+    for name, mask in masks.items():
+        rows = mask.any(axis=1)
+        if rows.sum() >= 2:
+            shares[name] = (float((weights * mask)[rows].sum(axis=1).mean()),
+                            float(mask[rows].mean()))
+    return shares
+
+
+def _same_word(encoding: Encoding) -> np.ndarray:
+    """The other pieces of one's own word."""
+    size = len(encoding.pieces)
+    mask = np.zeros((size, size), dtype=bool)
+    for _, places in encoding.grouped():
+        mask[np.ix_(places, places)] = True
+    np.fill_diagonal(mask, False)
+    return mask
+
+
+def effective_tokens(weights: np.ndarray) -> float:
+    """Over how many tokens a row is spread, on average: the exponential of its entropy."""
+    safe = np.clip(weights, 1e-12, 1.0)
+    return float(np.exp(-(safe * np.log(safe)).sum(axis=1)).mean())
+
+
+def head_tag(encoding: Encoding, weights: np.ndarray) -> Tag:
+    """The plainest true thing to say about one head on this text."""
+    shares = pattern_shares(encoding, weights)
+    name, (share, chance) = max(shares.items(), key=lambda item: item[1][0])
+    if share >= CLEAR_SHARE and share >= ABOVE_CHANCE * chance:
+        return Tag(name, share)
+    columns = weights.mean(axis=0)
+    favourite = int(columns.argmax())
+    if columns[favourite] >= CLEAR_SHARE:
+        return Tag("focus", float(columns[favourite]), encoding.pieces[favourite])
+    spread = effective_tokens(weights)
+    return Tag("broad" if spread >= len(weights) / 2 else "mixed", spread)
+
+
+def head_tags(encoding: Encoding, attentions: np.ndarray) -> list[list[Tag]]:
+    """A tag for every head of every layer."""
+    return [[head_tag(encoding, head) for head in layer] for layer in attentions]
+
+
+def layer_summary(tags: Sequence[Tag]) -> tuple[str, int]:
+    """The commonest tag of a layer and how many heads carry it; the first wins a draw."""
+    names = [tag.name for tag in tags]
+    name = max(dict.fromkeys(names), key=names.count)
+    return name, names.count(name)
+
+
+def first_and_last(encoding: Encoding, attentions: np.ndarray) -> dict:
+    """Diagonals early, [SEP] columns late: the shares in both layers, and whether it is so here.
+
+    "near" is attention to oneself and to both neighbours, "sep" attention to [SEP]; means over
+    heads and tokens.
+    """
+    size = attentions.shape[-1]
+    distance = np.abs(np.subtract.outer(np.arange(size), np.arange(size)))
+    on_sep = np.array([piece == SEP and special for piece, special in
+                       zip(encoding.pieces, is_special(encoding), strict=True)])
+    near, sep = [], []
+    for layer in (attentions[0], attentions[-1]):
+        mean = layer.mean(axis=0)
+        near.append(float((mean * (distance <= 1)).sum(axis=1).mean()))
+        sep.append(float(mean[:, on_sep].sum(axis=1).mean()))
+    return {"near": near, "sep": sep,
+            "diagonal_early": near[0] - near[1] >= SHOWN_TREND,
+            "sep_late": sep[1] - sep[0] >= SHOWN_TREND}
+
+
+# ---------------------------------------------------------------------------------- the payload
+
+
+def pack(matrices: np.ndarray) -> str:
+    """Weights of 0–1 at 8 bits a value, compressed, as text."""
+    bytes_ = np.rint(np.clip(matrices, 0.0, 1.0) * 255).astype(np.uint8).tobytes()
+    return base64.b64encode(zlib.compress(bytes_, 1)).decode("ascii")
+
+
+def unpack(packed: str, shape: tuple[int, ...]) -> np.ndarray:
+    """What `pack` kept: weights rounded to 1/255."""
+    values = np.frombuffer(zlib.decompress(base64.b64decode(packed)), dtype=np.uint8)
+    return values.reshape(shape) / 255
+
+
+def class_list(keys: Sequence[str]) -> list[dict]:
+    """Key, both names and colour of each class; classes that are not ours keep their key."""
+    ours = {emotion.key: emotion for emotion in EMOTIONS}
+    return [{"key": key, "ko": ours[key].korean, "en": ours[key].english,
+             "colour": ours[key].colour} if key in ours else
+            {"key": key, "ko": key, "en": key, "colour": OTHER_COLOURS[i % len(OTHER_COLOURS)]}
+            for i, key in enumerate(keys)]
+
+
+def payload(encoding: Encoding, attentions: np.ndarray) -> dict:
+    """Everything the browser needs to draw one text without asking again."""
+    num_layers, num_heads, size, _ = attentions.shape
+    tags = head_tags(encoding, attentions)
+    all_matrices = np.concatenate([attentions.reshape(-1, size, size),
+                                   rollout(attentions)[None]])                # (L·H + 1, T, T)
+    text = encoding.texts[0]
+    read_until = max((end for _, end in encoding.offsets), default=0)
+    return {
+        "text": text,
+        "read": text[:read_until],
+        "truncated": encoding.truncated,
+        "pieces": encoding.pieces,
+        "sources": [text[start:end] for start, end in encoding.offsets],
+        "words": [{"name": name, "places": places} for name, places in encoding.grouped()],
+        "special": is_special(encoding),
+        "layers": num_layers,
+        "heads": num_heads,
+        "matrices": pack(all_matrices),
+        "tags": [[tag.to_dict() for tag in layer] for layer in tags],
+        "summaries": [dict(zip(("name", "count"), layer_summary(layer), strict=True))
+                      for layer in tags],
+        "ends": first_and_last(encoding, attentions),
+    }
