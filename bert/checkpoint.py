@@ -12,7 +12,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -50,6 +50,7 @@ PARTS = tuple(f".attention.self.{part}." for part in ("query", "key", "value"))
 NOT_NEEDED = re.compile(r"(bert\.)?embeddings\.(position_ids|token_type_ids)"
                         r"|cls\.predictions\.decoder\.(weight|bias)")
 OPTIONAL_HEADS = ("pooler", "nsp")  # BertForMaskedLM has neither
+UNNAMED = ("LABEL_0", "LABEL_1")  # two classes without names: transformers leaves them out
 
 
 @dataclass(frozen=True)
@@ -125,16 +126,20 @@ def load_checkpoint(folder: Path | str) -> Checkpoint:
         raise ValueError(f"{folder / TOKENIZER} has {len(tokenizer):,} tokens but {CONFIG} says "
                          f"{config.vocab_size:,}: the folder mixes two runs; copy it again")
     model, missing = _load_model(folder / WEIGHTS, config)
-    return Checkpoint(folder, config, tokenizer, model.eval(), missing)
+    return Checkpoint(folder, model.config, tokenizer, model.eval(), missing)
 
 
 def _load_model(path: Path, config: BertConfig) -> tuple[Model, tuple[str, ...]]:
     try:
         with safe_open(path, framework="pt") as file:
             on_disk = {_modern_name(name): name for name in file.keys()}
+            model_class = _matching_class(on_disk)
+            if model_class is BertForSequenceClassification and not config.id2label:
+                config = _unnamed_classes(path, file, config)
             with torch.device("meta"):
-                model = _matching_class(path, on_disk, config)(config)
-            bare = isinstance(model, BertModel)
+                model = model_class(config)
+            bare = model_class is BertModel
+            optional = () if model_class is BertForSequenceClassification else OPTIONAL_HEADS
             state, missing, used = {}, set(), set()
             for name, expected in model.state_dict().items():
                 head = name.removeprefix("bert.").partition(".")[0]
@@ -142,7 +147,7 @@ def _load_model(path: Path, config: BertConfig) -> tuple[Model, tuple[str, ...]]
                 if bare:
                     parts = [part.removeprefix("bert.")
                              for part in hugging_face_names("bert." + name)]
-                if head in OPTIONAL_HEADS and not any(part in on_disk for part in parts):
+                if head in optional and not any(part in on_disk for part in parts):
                     state[name] = torch.zeros(expected.shape)
                     missing.add(head)
                     continue
@@ -166,16 +171,20 @@ def _modern_name(name: str) -> str:
         "LayerNorm.beta", "LayerNorm.bias")
 
 
-def _matching_class(path: Path, on_disk: Mapping[str, str],
-                    config: BertConfig) -> type[Model]:
+def _matching_class(on_disk: Mapping[str, str]) -> type[Model]:
     if "classifier.weight" in on_disk:
-        if not config.id2label:
-            raise ValueError(f"{path} holds a classifier but {CONFIG} names no classes: "
-                             "add id2label")
         return BertForSequenceClassification
     if any(name.startswith("cls.predictions.") for name in on_disk):
         return BertForPreTraining
     return BertModel
+
+
+def _unnamed_classes(path: Path, file: safe_open, config: BertConfig) -> BertConfig:
+    found = tuple(file.get_slice("classifier.weight").get_shape())
+    if found != (len(UNNAMED), config.hidden_size):
+        raise ValueError(f"{path}: classifier.weight is {found}, but {path.parent / CONFIG} names "
+                         "no classes: add id2label")
+    return replace(config, id2label=UNNAMED)
 
 
 def _read(path: Path, file: safe_open, on_disk: Mapping[str, str], name: str,
@@ -187,7 +196,15 @@ def _read(path: Path, file: safe_open, on_disk: Mapping[str, str], name: str,
     if found != shape:
         raise ValueError(f"{path}: {name} is {found}, but {CONFIG} asks for {shape}: the folder "
                          "mixes two runs")
-    return file.get_tensor(on_disk[name]).float()
+    tensor = file.get_tensor(on_disk[name])
+    if not tensor.is_floating_point() or not tensor.isfinite().all():
+        raise ValueError(f"{path}: {name} holds {_description(tensor)}; expected finite floating-"
+                         "point numbers: take an earlier copy")
+    return tensor.float()
+
+
+def _description(tensor: Tensor) -> str:
+    return "NaN or infinity" if tensor.is_floating_point() else str(tensor.dtype)
 
 
 def untrained(config: BertConfig, model_class: Callable[[BertConfig], Model],
@@ -219,19 +236,24 @@ def save_checkpoint(folder: Path | str, model: Model, tokenizer: WordPieceTokeni
         save_file(weights, fresh / WEIGHTS, metadata={"format": "pt"})
         (fresh / CONFIG).write_text(json.dumps(described, indent=2, ensure_ascii=False) + "\n",
                                     encoding="utf-8")
-        tokenizer.save(fresh)
+        tokenizer.save(fresh, model.config.max_position_embeddings)
         for name, text in (files or {}).items():
             (fresh / name).write_text(text, encoding="utf-8")
 
-    replace_folder(Path(folder), write)
+    replace_folder(Path(folder), write, marker=TOKENIZER)
 
 
 def _hugging_face_class(model: Model) -> str:
     return type(model).__name__
 
 
-def replace_folder(folder: Path, write: Callable[[Path], None]) -> None:
-    """Let `write` fill a fresh folder beside `folder`, then exchange the two in one step."""
+def replace_folder(folder: Path, write: Callable[[Path], None], marker: str | None = None) -> None:
+    """Let `write` fill a fresh folder beside `folder`, then exchange the two in one step.
+
+    What was there is deleted; `marker` names the file by which a folder of the same kind is known.
+    """
+    folder = folder.resolve()  # a link stays, what it points to is replaced
+    check_replaceable(folder, marker)
     folder.parent.mkdir(parents=True, exist_ok=True)
     fresh = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
@@ -244,11 +266,28 @@ def replace_folder(folder: Path, write: Callable[[Path], None]) -> None:
         else:
             fresh.rename(folder)
         _flush_to_disk(folder.parent)
-    except OSError as error:
-        raise OSError(f"{folder} could not be written ({error.strerror or error}); what was there "
-                      "before is untouched") from None
+    except (OSError, SafetensorError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise OSError(f"{folder} could not be written ({reason}); what was there before is "
+                      "untouched") from None
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
+
+
+def check_replaceable(folder: Path, marker: str | None = None) -> None:
+    """Refuse to delete what cannot come from an earlier run: other people's files and folders."""
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise NotADirectoryError(f"{folder} is a file: choose a folder that is new, or one from an "
+                                 "earlier run")
+    inside = sorted(folder.iterdir())
+    strange = next((path for path in inside if path.is_dir()), None)
+    if marker is not None and inside and not (folder / marker).is_file():
+        strange = strange or inside[0]
+    if strange is not None:
+        raise ValueError(f"{folder} holds {strange.name}, which would be deleted: choose a folder "
+                         "that is new, or one from an earlier run")
 
 
 def _flush_to_disk(path: Path) -> None:

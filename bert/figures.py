@@ -45,13 +45,16 @@ def drawable(text: str, longest: int = 24) -> str:
     shown = "".join(
         character if ord(character) in covered else "◇" for character in text
         if unicodedata.category(character) not in ("Cc", "Cf", "Cs", "Mn"))
+    if text and not shown:
+        return "◇"
     return shown if len(shown) <= longest else shown[:longest - 1] + "…"
 
 
 def save_figure(figure: Figure, path: Path, dpi: int = 150) -> None:
     """Write a figure as PNG, SVG or PDF, by the ending of the name."""
     FigureCanvasAgg(figure)
-    figure.savefig(path, dpi=dpi, metadata={"Date": None} if path.suffix == ".svg" else None)
+    undated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
+    figure.savefig(path, dpi=dpi, metadata=undated.get(path.suffix.lower()))
 
 
 def class_colour(key: str, position: int) -> str:
@@ -125,7 +128,7 @@ def draw_confusion(names: Sequence[str], counts: np.ndarray, title: str = "") ->
     axes.set_yticks(range(len(names)), shown, parse_math=False)
     axes.set(xlabel="answer", ylabel="written as")
     axes.xaxis.set_label_position("top")
-    figure.suptitle(drawable(title, 80), y=0.99)
+    figure.suptitle(drawable(title, 80), y=0.99, parse_math=False)
     return figure
 
 
@@ -142,7 +145,7 @@ def draw_reliability(confidences: np.ndarray, is_right: np.ndarray, title: str =
             axes.text((low + high) / 2, 0.02, str(int(inside.sum())), ha="center", fontsize=7)
     axes.plot([0, 1], [0, 1], "--", color="#444444", linewidth=1)
     axes.set(xlim=(0, 1), ylim=(0, 1), xlabel="probability of the answer", ylabel="share right")
-    axes.set_title(drawable(title, 60))
+    axes.set_title(drawable(title, 60), parse_math=False)
     return figure
 
 

@@ -126,6 +126,19 @@ def attention_weights(scores: Tensor, is_token: Tensor | None) -> Tensor:
     return scores.softmax(dim=-1)
 
 
+def each_query(attention_mask: Tensor) -> Tensor:
+    """Bring a 1/0 mask of any usual shape to four axes that stretch to (B, H, T, T)."""
+    is_token = attention_mask.bool()
+    if is_token.dim() == 2:
+        return is_token[:, None, None]                                               # (B, 1, 1, T)
+    if is_token.dim() == 3:
+        return is_token[:, None]                                                     # (B, 1, T, T)
+    if is_token.dim() == 4:
+        return is_token
+    raise ValueError(f"the attention mask has shape {tuple(attention_mask.shape)}: expected "
+                     "(B, T), (B, T, T) or (B, H, T, T)")
+
+
 class BertSelfAttention(nn.Module):
     """Q, K, V → heads → softmax(QKᵀ/√D) V → output projection.
 
@@ -245,6 +258,8 @@ class BertEncoder(nn.Module):
                 states.append(hidden)
                 attentions.append(weights)
         hidden = self.final_norm(hidden)
+        if isinstance(self.final_norm, nn.LayerNorm):
+            note("final LayerNorm", hidden)
         if lean:
             return hidden, (), ()
         return hidden, (*states[:-1], hidden), tuple(attentions)
@@ -262,14 +277,14 @@ class BertPooler(nn.Module):
         self.takes_mean = config.pooling == "mean"
         self.dense = nn.Linear(config.hidden_size, config.hidden_size)
 
-    def forward(self, hidden: Tensor, attention_mask: Tensor | None) -> Tensor:
+    def forward(self, hidden: Tensor, is_token: Tensor | None) -> Tensor:
         if not self.takes_mean:
             first = hidden[:, 0]                                                     # (B, E)
-        elif attention_mask is None:
+        elif is_token is None:
             first = hidden.mean(dim=1)
         else:
-            share = attention_mask.to(hidden)[..., None]                             # (B, T, 1)
-            first = (hidden * share).sum(dim=1) / share.sum(dim=1)
+            is_seen = is_token.flatten(1, 2).any(dim=1)[..., None]                   # (B, T, 1)
+            first = (hidden * is_seen).sum(dim=1) / is_seen.sum(dim=1)
         return torch.tanh(self.dense(first))
 
 
@@ -288,20 +303,17 @@ class BertModel(nn.Module):
                 heads_on: Tensor | None = None, note: Note = ignore) -> BertOutput:
         """Run the network on (B, T) ids.
 
-        `attention_mask` is 1 (or True) for tokens and 0 for padding, (B, T), or (B, T, T) to say
-        it for each query. `heads_on` switches heads off for this call: 1/0 of shape (L, H) or
-        (B, L, H). `note` is told every tensor on the way.
+        `attention_mask` is 1 (or True) for tokens and 0 for padding: (B, T), or (B, T, T) to say
+        it for each query, or (B, H, T, T) for each head as well. `heads_on` switches heads off for
+        this call: 1/0 of shape (L, H) or (B, L, H). `note` is told every tensor on the way.
         """
         if ids.size(-1) > self.config.max_position_embeddings:
             raise ValueError(f"the text has {ids.size(-1)} pieces: this model reads at most "
                              f"{self.config.max_position_embeddings}")
-        is_token = None
-        if attention_mask is not None:
-            is_token = attention_mask.bool()
-            is_token = is_token[:, None] if is_token.dim() == 3 else is_token[:, None, None]
+        is_token = None if attention_mask is None else each_query(attention_mask)
         hidden = self.embeddings(ids, segment_ids, note)                             # (B, T, E)
         hidden, states, attentions = self.encoder(hidden, is_token, lean, heads_on, note)
-        pooled = self.pooler(hidden, attention_mask)                                 # (B, E)
+        pooled = self.pooler(hidden, is_token)                                       # (B, E)
         note("pooled", pooled)
         return BertOutput(hidden, pooled, states, attentions)
 
@@ -373,6 +385,8 @@ class BertForSequenceClassification(nn.Module):
 
 def mlm_loss(logits: Tensor, targets: Tensor) -> Tensor:
     """Cross entropy, the mean over predicted places; targets of −100 are not predicted."""
+    if bool((targets == -100).all()):
+        return logits.sum() * 0.0
     return F.cross_entropy(logits.flatten(0, -2), targets.flatten(), ignore_index=-100)
 
 
@@ -397,7 +411,8 @@ def initialise(model: nn.Module, config: BertConfig, generator: torch.Generator)
         if isinstance(module, nn.LayerNorm):
             module.weight.fill_(1.0)
             module.bias.zero_()
-        if isinstance(module, nn.Embedding) and module.num_embeddings == config.vocab_size:
-            module.weight[config.pad_token_id].zero_()
         if isinstance(module, BertMLMHead):
             module.bias.zero_()
+    for module in model.modules():
+        if isinstance(module, BertEmbeddings):
+            module.word_embeddings.weight[config.pad_token_id].zero_()

@@ -8,9 +8,11 @@
 
 import csv
 import json
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import compress, islice
 from pathlib import Path
 from typing import Self
 
@@ -24,11 +26,12 @@ from bert.model import BertOutput
 from bert.tokenizer import Encoding
 
 EMPTY = "The text is empty: type a few words. 글이 비어 있어요: 몇 마디를 적어 주세요."
-BATCH_TOKENS = 4_096
+BATCH_TOKENS, LINES_AT_ONCE = 4_096, 256
 COMBINATIONS = ("last", "sum4", "concat4")
 FIGURE_ENDINGS, NUMBER_ENDINGS = (".png", ".svg", ".pdf"), (".csv", ".npz")
 # What each recorded step of a layer was computed from.
 MADE_FROM = {
+    "segment vectors": "ids", "position vectors": "ids",
     "query": "input", "key": "input", "value": "input", "scores": "query", "attention": "scores",
     "context": "attention", "attention output": "context", "attention residual": "attention output",
     "feed-forward output": "feed-forward activations",
@@ -133,7 +136,7 @@ class EmotionClassifier:
     @torch.inference_mode()
     def __call__(self, text: str) -> Prediction:
         """One text, with every attention matrix and hidden state."""
-        self._needs_classifier()
+        self.needs_classifier()
         encoding = self.encode(text)
         output = self.model(torch.tensor([encoding.ids]))
         return self._prediction(encoding, output.logits[0], output.bert)
@@ -141,7 +144,7 @@ class EmotionClassifier:
     @torch.inference_mode()
     def predict_many(self, texts: Sequence[str]) -> list[Prediction]:
         """Many texts, probabilities only; batches of similar length, answers in order."""
-        self._needs_classifier()
+        self.needs_classifier()
         encodings = [self.encode(text) for text in texts]
         answers: list[Prediction | None] = [None] * len(encodings)
         for chosen in _batches_by_length([len(encoding.ids) for encoding in encodings]):
@@ -153,17 +156,24 @@ class EmotionClassifier:
         return answers
 
     @torch.inference_mode()
+    def attentions(self, text: str) -> tuple[Encoding, np.ndarray]:
+        """A text's pieces and every head's matrix, (L, H, T, T); needs no classifier."""
+        encoding = self.encode(text)
+        bert = getattr(self.model, "bert", self.model)
+        return encoding, torch.cat(bert(torch.tensor([encoding.ids])).attentions).numpy()
+
+    @torch.inference_mode()
     def inspect(self, text: str, pair: str | None = None,
                 heads_off: Iterable[tuple[int, int]] = ()) -> Inspection:
         """Every tensor on the way of one text. Heads to switch off: (layer, head), from 1."""
         encoding = self.encode(text, pair)
         steps: list[Step] = []
-        shapes: dict[str, tuple[int, ...]] = {}
+        shapes: dict[str, tuple[int, ...]] = {" ids": (1, len(encoding.ids))}
 
         def note(name: str, value: torch.Tensor) -> None:
             prefix, _, short = name.rpartition(" · ")
             source = MADE_FROM.get(short)
-            last = steps[-1].value.shape if steps else (1, len(encoding.ids))
+            last = steps[-1].value.shape if steps else shapes[" ids"]
             if short in ("query", "attention LayerNorm") and f"{prefix} input" not in shapes:
                 shapes[f"{prefix} input"] = last
             made_from = shapes.get(f"{prefix} {source}", last)
@@ -201,6 +211,8 @@ class EmotionClassifier:
         states = [state[0].numpy() for state in bert(torch.tensor([encoding.ids])).hidden_states]
         if layers == "last":
             return states[-1]
+        if layers in ("sum4", "concat4") and len(states) < 5:
+            raise ValueError(f"layers is {layers!r}: this model has only {len(states) - 1} layers")
         if layers == "sum4":
             return np.sum(states[-4:], axis=0)
         if layers == "concat4":
@@ -210,7 +222,8 @@ class EmotionClassifier:
         raise ValueError(f"layers is {layers!r}: choose 0 to {len(states) - 1} or one of "
                          f"{', '.join(COMBINATIONS)}")
 
-    def _needs_classifier(self) -> None:
+    def needs_classifier(self) -> None:
+        """Say so if the checkpoint can answer nothing: some folders hold only the network."""
         if not self.checkpoint.has_classifier:
             raise ValueError(f"{self.checkpoint.folder} has no classifier: choose a fine-tuned "
                              "checkpoint, or make one with bert.finetune")
@@ -250,43 +263,43 @@ def print_answer(prediction: Prediction) -> None:
         print(f"note: only the first {len(prediction.tokens)} pieces were read", file=sys.stderr)
 
 
-def write_attention(prediction: Prediction, layer: int, head: int, path: Path) -> None:
+def write_attention(tokens: Sequence[str], weights: np.ndarray, layer: int, head: int,
+                    path: Path) -> None:
     """One head's matrix as a picture or as exact numbers."""
-    weights = prediction.attentions[layer - 1, head - 1]
     ending = path.suffix.lower()
     if ending == ".csv":
         with path.open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file)
-            writer.writerow(["query \\ key", *prediction.tokens])
-            for token, row in zip(prediction.tokens, weights, strict=True):
+            writer.writerow(["query \\ key", *tokens])
+            for token, row in zip(tokens, weights, strict=True):
                 writer.writerow([token, *(repr(float(value)) for value in row)])
     elif ending == ".npz":
-        np.savez(path, tokens=np.array(prediction.tokens), weights=weights)
+        with path.open("wb") as file:  # given a name, numpy would add its own ending to .NPZ
+            np.savez(file, tokens=np.array(tokens), weights=weights)
     else:
         from bert.figures import draw_attention, save_figure
-        save_figure(draw_attention(prediction.tokens, weights, layer, head), path)
+        save_figure(draw_attention(tokens, weights, layer, head), path)
 
 
 def answer_lines(classifier: EmotionClassifier, lines: Iterable[str]) -> None:
     """One JSON object a line, in order; a blank line gets its error in its place."""
-    chunk: list[str] = []
-
-    def flush() -> None:
-        good = [text for text in chunk if _is_text(classifier, text)]
-        answers = iter(classifier.predict_many(good))
-        for text in chunk:
-            if _is_text(classifier, text):
-                print(json.dumps(next(answers).to_dict(), ensure_ascii=False))
-            else:
-                print(json.dumps({"text": text.strip(), "error": EMPTY}, ensure_ascii=False))
+    lines = (line.rstrip("\r\n") for line in lines)
+    while chunk := list(islice(lines, LINES_AT_ONCE)):
+        is_text = [_is_text(classifier, text) for text in chunk]
+        answers = iter(classifier.predict_many(list(compress(chunk, is_text))))
+        for text, good in zip(chunk, is_text, strict=True):
+            answer = next(answers).to_dict() if good else {"text": text.strip(), "error": EMPTY}
+            print(json.dumps(answer, ensure_ascii=False))
         sys.stdout.flush()
-        chunk.clear()
 
+
+def print_lines(classifier: EmotionClassifier, lines: Iterable[str]) -> None:
+    """Each text with its ten lines; blank lines are passed over."""
     for line in lines:
-        chunk.append(line.rstrip("\r\n"))
-        if len(chunk) == 256:
-            flush()
-    flush()
+        if _is_text(classifier, line):
+            prediction = classifier(line)
+            print(f"# {prediction.text.strip()}")
+            print_answer(prediction)
 
 
 def _is_text(classifier: EmotionClassifier, text: str) -> bool:
@@ -298,17 +311,17 @@ def _is_text(classifier: EmotionClassifier, text: str) -> bool:
 
 
 def ask_again_and_again(classifier: EmotionClassifier) -> None:
-    """The chat on a terminal: ends with an empty line or the end of input."""
+    """The chat on a terminal: ends with an empty line, the end of input or Ctrl-C."""
+    sys.stdin.reconfigure(errors="surrogateescape")  # half a deleted syllable is no reason to stop
     while True:
         try:
             text = input("Your text: ")
-        except EOFError:
+            if not text.strip():
+                return
+            print_answer(classifier(text))
+        except (EOFError, KeyboardInterrupt):
             print()
             return
-        if not text.strip():
-            return
-        try:
-            print_answer(classifier(text))
         except ValueError as error:
             print(error)
 
@@ -331,6 +344,10 @@ def check_call(parser: Parser, arguments) -> None:
     """Refuse combinations that make no sense, before the model is loaded."""
     if arguments.text is not None and arguments.input is not None:
         parser.error("give a text or --input, not both")
+    if arguments.json and arguments.text is None and arguments.input is None:
+        parser.error("--json needs a text or --input FILE")
+    if arguments.json and arguments.attention is not None:
+        parser.error("--json and --attention do not go together")
     if (arguments.attention is None) != (arguments.out is None):
         parser.error("--attention LAYER HEAD and --out FILE go together")
     if arguments.attention is not None:
@@ -346,25 +363,22 @@ def run(parser: Parser, arguments) -> None:
         raise ValueError(EMPTY)
     classifier = EmotionClassifier.load(arguments.checkpoint)
     if arguments.attention is not None:
-        classifier.check_head(*arguments.attention)
-        write_attention(classifier(arguments.text), *arguments.attention, arguments.out)
+        layer, head = arguments.attention
+        classifier.check_head(layer, head)
+        encoding, weights = classifier.attentions(arguments.text)
+        write_attention(encoding.pieces, weights[layer - 1, head - 1], layer, head, arguments.out)
         print(f"saved {arguments.out}")
-    elif arguments.text is not None and arguments.json:
+        return
+    classifier.needs_classifier()
+    if arguments.text is not None and arguments.json:
         answer_lines(classifier, [arguments.text.replace("\n", " ")])
     elif arguments.text is not None:
         print_answer(classifier(arguments.text))
     elif arguments.input is not None:
-        handle = (open(sys.stdin.fileno(), encoding="utf-8", errors="surrogateescape",
-                       closefd=False) if arguments.input == "-"
-                  else open(arguments.input, encoding="utf-8", errors="surrogateescape"))
-        with handle as lines:
-            if arguments.json:
-                answer_lines(classifier, lines)
-            else:
-                for line in lines:
-                    if line.strip():
-                        print(f"# {line.strip()}")
-                        print_answer(classifier(line.rstrip("\r\n")))
+        source = sys.stdin.fileno() if arguments.input == "-" else arguments.input
+        with open(source, encoding="utf-8-sig", errors="surrogateescape",
+                  closefd=arguments.input != "-") as lines:
+            (answer_lines if arguments.json else print_lines)(classifier, lines)
     elif sys.stdin.isatty():
         ask_again_and_again(classifier)
     else:
@@ -375,8 +389,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = build_parser()
     arguments = parser.parse_args(argv)
     check_call(parser, arguments)
+    sys.stdout.reconfigure(encoding="utf-8" if arguments.json else None, errors="replace")
     try:
         run(parser, arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader has seen enough, as in `| head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (ValueError, OSError) as error:
         parser.error(str(error))
 

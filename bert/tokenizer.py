@@ -14,6 +14,7 @@ import json
 import re
 import unicodedata
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +26,8 @@ from tokenizers import decoders as token_decoders
 
 PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 LONGEST_TEXT = 20_000  # characters that are looked at; far beyond what any position table holds
-SMALLEST_VOCABULARY = len(SPECIAL_TOKENS) + 1
+LONGEST_WORD = 100  # letters; WordPiece gives up on longer words, so they are cut first
+SMALLEST_VOCABULARY = len(SPECIAL_TOKENS) + 2
 SPACES = Regex(r"[\t\n\r\x0b\x0c\x85\u2028\u2029]")
 UNSEEN = Regex(r"[\p{Cc}\p{Cf}\p{Co}\x{FE00}-\x{FE0F}]")  # control, zero-width, private, variants
 
@@ -97,9 +99,10 @@ class WordPieceTokenizer:
         self.backend = backend
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (
             backend.token_to_id(token) for token in SPECIAL_TOKENS)
+        self._size = max(backend.get_vocab().values()) + 1  # ids may have gaps in others' files
 
     def __len__(self) -> int:
-        return self.backend.get_vocab_size()
+        return self._size
 
     @property
     def special_ids(self) -> tuple[int, ...]:
@@ -107,8 +110,7 @@ class WordPieceTokenizer:
 
     def vocabulary(self) -> list[str]:
         """Every piece, by id."""
-        by_piece = self.backend.get_vocab()
-        return sorted(by_piece, key=by_piece.__getitem__)
+        return [self.backend.id_to_token(i) or UNK for i in range(len(self))]
 
     def digest(self) -> str:
         """A fingerprint: which tokenizer made these ids?"""
@@ -195,13 +197,18 @@ class WordPieceTokenizer:
 
     # ------------------------------------------------------------------ disk
 
-    def save(self, folder: Path) -> None:
-        """Write tokenizer.json and the file by which transformers' AutoTokenizer finds it."""
+    def save(self, folder: Path, max_length: int | None = None) -> None:
+        """Write tokenizer.json and the file by which transformers' AutoTokenizer finds it.
+
+        `max_length` is how many pieces the model reads: where transformers cuts, if asked to.
+        """
         self.backend.save(str(folder / "tokenizer.json"))
         names = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"),
                          SPECIAL_TOKENS, strict=True))
         described = {"tokenizer_class": "PreTrainedTokenizerFast", **names,
                      "model_input_names": ["input_ids", "token_type_ids", "attention_mask"]}
+        if max_length is not None:
+            described["model_max_length"] = max_length
         (folder / "tokenizer_config.json").write_text(
             json.dumps(described, indent=2) + "\n", encoding="utf-8")
 
@@ -220,16 +227,24 @@ class WordPieceTokenizer:
     @classmethod
     def train(cls, lines: Iterable[str], vocab_size: int = 16_000, lower_case: bool = True,
               alphabet_size: int = 2_600) -> Self:
-        """Learn a vocabulary of exactly `vocab_size` pieces (fewer if the text has fewer)."""
+        """Learn a vocabulary of exactly `vocab_size` pieces (fewer if the text has fewer); the same
+        text gives the same vocabulary."""
         if vocab_size < SMALLEST_VOCABULARY:
             raise ValueError(f"vocab_size is {vocab_size}: expected at least {SMALLEST_VOCABULARY}")
+        if alphabet_size < 1:
+            raise ValueError(f"alphabet_size is {alphabet_size}: expected at least 1")
+        lines = [clean(line) for line in lines]
+        room = (vocab_size - len(SPECIAL_TOKENS)) // 2  # each letter is two pieces
+        alphabet = _alphabet(lines, min(alphabet_size, room), lower_case)
+        # The trainer settles ties by number and numbers `##c` in an order that changes from run to
+        # run; given beforehand, the same text makes the same vocabulary.
+        inside = ["##" + character for character in alphabet if _is_letter(character)]
         learner = Tokenizer(models.WordPiece(unk_token=UNK))
         learner.normalizer = _normalizer(lower_case)
         learner.pre_tokenizer = _splitter(r"[^\p{Latin}\p{Hangul}\p{Nd}]")
-        learner.train_from_iterator(
-            (clean(line) for line in lines),
-            trainers.WordPieceTrainer(vocab_size=vocab_size, limit_alphabet=alphabet_size,
-                                      special_tokens=list(SPECIAL_TOKENS), show_progress=False))
+        learner.train_from_iterator(lines, trainers.WordPieceTrainer(
+            vocab_size=vocab_size, initial_alphabet=alphabet, limit_alphabet=len(alphabet),
+            special_tokens=[*SPECIAL_TOKENS, *inside], show_progress=False))
         pieces = sorted(learner.get_vocab(), key=learner.get_vocab().__getitem__)
         return cls._from_pieces(pieces, vocab_size, lower_case)
 
@@ -262,10 +277,26 @@ def _normalizer(lower_case: bool) -> normalizers.Normalizer:
     return normalizers.Sequence(steps + [normalizers.Lowercase()] * lower_case)
 
 
+def _alphabet(lines: list[str], size: int, lower_case: bool) -> list[str]:
+    """The `size` most frequent characters after normalisation, in the order of Unicode."""
+    raw: Counter[str] = Counter()
+    for line in lines:
+        raw.update(line)
+    normalizer = _normalizer(lower_case)
+    counts: Counter[str] = Counter()
+    for character, count in raw.items():
+        for normal in normalizer.normalize_str(character):
+            if not normal.isspace():
+                counts[normal] += count
+    return sorted(sorted(counts, key=lambda normal: (-counts[normal], normal))[:size])
+
+
 def _splitter(set_apart: str) -> pre_tokenizers.PreTokenizer:
-    """Split at spaces, then put each character that matches `set_apart` on its own."""
+    """Split at spaces, put each character that matches `set_apart` on its own, cut what is left
+    into lengths that WordPiece takes."""
     return pre_tokenizers.Sequence([
-        pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Split(Regex(set_apart), "isolated")])
+        pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Split(Regex(set_apart), "isolated"),
+        pre_tokenizers.Split(Regex(f".{{{LONGEST_WORD}}}"), "isolated")])
 
 
 def _is_letter(character: str) -> bool:

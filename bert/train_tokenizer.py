@@ -6,12 +6,13 @@ Each --text has an equal say: its lines are repeated or thinned to the same amou
 a large corpus in one language does not crowd out the other.
 """
 
+import math
 import random
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from bert.checkpoint import replace_folder
+from bert.checkpoint import TOKENIZER, replace_folder
 from bert.config import Parser
 from bert.corpus import read_text_lines
 from bert.tokenizer import WordPieceTokenizer
@@ -56,13 +57,15 @@ def build_parser() -> Parser:
 def main(argv: Sequence[str] | None = None) -> None:
     parser = build_parser()
     arguments = parser.parse_args(argv)
-    characters = arguments.max_steps * 1_000 or int(arguments.megabytes * 1e6)
     try:
+        if not 0 < arguments.megabytes < 1e6 or arguments.max_steps < 0:
+            raise ValueError("--megabytes and --max-steps: expected more than 0")
+        characters = arguments.max_steps * 1_000 or math.ceil(arguments.megabytes * 1e6)
         print(f"reading {len(arguments.text)} group(s), {characters:,} characters each", flush=True)
         tokenizer = WordPieceTokenizer.train(
             balanced_lines(arguments.text, characters, arguments.seed), arguments.vocab_size,
             arguments.lower_case, arguments.alphabet_size)
-        replace_folder(arguments.out, tokenizer.save)
+        replace_folder(arguments.out, tokenizer.save, marker=TOKENIZER)
     except (ValueError, OSError) as error:
         parser.error(str(error))
     print(f"{len(tokenizer):,} pieces -> {arguments.out}/tokenizer.json", file=sys.stdout)

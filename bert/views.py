@@ -93,26 +93,23 @@ def shown(encoding: Encoding, weights: np.ndarray, words: bool = False,
 # ---------------------------------------------------------------------------------- head tags
 
 
-def pattern_shares(encoding: Encoding, weights: np.ndarray) -> dict[str, tuple[float, float]]:
-    """For each pattern: the mean attention it holds, and what even attention would give it."""
-    size = len(weights)
-    masks = {
+def patterns(encoding: Encoding) -> dict[str, np.ndarray]:
+    """Each pattern as the (T, T) cells it is made of; those that this text cannot show left out."""
+    size = len(encoding.pieces)
+    cells = {
         "self": np.eye(size, dtype=bool),
         "previous": np.eye(size, k=-1, dtype=bool),
         "next": np.eye(size, k=1, dtype=bool),
-        "sep": np.tile([piece == SEP and special for piece, special in
-                        zip(encoding.pieces, is_special(encoding), strict=True)], (size, 1)),
-        "cls": np.tile([piece == CLS and special for piece, special in
-                        zip(encoding.pieces, is_special(encoding), strict=True)], (size, 1)),
+        "sep": np.tile(_is_marker(encoding, SEP), (size, 1)),
+        "cls": np.tile(_is_marker(encoding, CLS), (size, 1)),
         "word": _same_word(encoding),
     }
-    shares = {}
-    for name, mask in masks.items():
-        rows = mask.any(axis=1)
-        if rows.sum() >= 2:
-            shares[name] = (float((weights * mask)[rows].sum(axis=1).mean()),
-                            float(mask[rows].mean()))
-    return shares
+    return {name: mask for name, mask in cells.items() if mask.any(axis=1).sum() >= 2}
+
+
+def _is_marker(encoding: Encoding, marker: str) -> np.ndarray:
+    return np.array([piece == marker and special for piece, special in
+                     zip(encoding.pieces, is_special(encoding), strict=True)])
 
 
 def _same_word(encoding: Encoding) -> np.ndarray:
@@ -131,12 +128,18 @@ def effective_tokens(weights: np.ndarray) -> float:
     return float(np.exp(-(safe * np.log(safe)).sum(axis=1)).mean())
 
 
-def head_tag(encoding: Encoding, weights: np.ndarray) -> Tag:
+def head_tag(encoding: Encoding, weights: np.ndarray,
+             cells: dict[str, np.ndarray] | None = None) -> Tag:
     """The plainest true thing to say about one head on this text."""
-    shares = pattern_shares(encoding, weights)
-    name, (share, chance) = max(shares.items(), key=lambda item: item[1][0])
-    if share >= CLEAR_SHARE and share >= ABOVE_CHANCE * chance:
-        return Tag(name, share)
+    shares = {}
+    for name, mask in (patterns(encoding) if cells is None else cells).items():
+        rows = mask.any(axis=1)
+        held, chance = float((weights * mask).sum() / rows.sum()), float(mask[rows].mean())
+        if held >= CLEAR_SHARE and held >= ABOVE_CHANCE * chance:
+            shares[name] = held
+    if shares:
+        name = max(shares, key=shares.__getitem__)
+        return Tag(name, shares[name])
     columns = weights.mean(axis=0)
     favourite = int(columns.argmax())
     if columns[favourite] >= CLEAR_SHARE:
@@ -147,7 +150,8 @@ def head_tag(encoding: Encoding, weights: np.ndarray) -> Tag:
 
 def head_tags(encoding: Encoding, attentions: np.ndarray) -> list[list[Tag]]:
     """A tag for every head of every layer."""
-    return [[head_tag(encoding, head) for head in layer] for layer in attentions]
+    cells = patterns(encoding)
+    return [[head_tag(encoding, head, cells) for head in layer] for layer in attentions]
 
 
 def layer_summary(tags: Sequence[Tag]) -> tuple[str, int]:
@@ -165,8 +169,7 @@ def first_and_last(encoding: Encoding, attentions: np.ndarray) -> dict:
     """
     size = attentions.shape[-1]
     distance = np.abs(np.subtract.outer(np.arange(size), np.arange(size)))
-    on_sep = np.array([piece == SEP and special for piece, special in
-                       zip(encoding.pieces, is_special(encoding), strict=True)])
+    on_sep = _is_marker(encoding, SEP)
     near, sep = [], []
     for layer in (attentions[0], attentions[-1]):
         mean = layer.mean(axis=0)

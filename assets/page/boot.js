@@ -1,0 +1,31 @@
+// What the server wrote into the page: texts in both languages, the colour table, limits.
+
+const boot = JSON.parse(document.getElementById("microscope-boot").textContent);
+
+export const COLOURS = boot.colours.map((hex) => [1, 3, 5].map(
+  (at) => parseInt(hex.slice(at, at + 2), 16)));
+export const LIMIT = boot.limit;
+export const LANGUAGES = Object.keys(boot.texts);
+
+let language = "en";
+
+export function speak(chosen) {
+  language = chosen;
+}
+
+/** A text of the page in the current language: say("layer_n", {n: 3}). */
+export function say(key, values = {}) {
+  const template = boot.texts[language][key];
+  if (typeof template !== "string") return template;
+  return template.replace(/\{(\w+)\}/g, (_, name) => values[name]);
+}
+
+/** 0.8731 → "87.3 %" */
+export function percent(share, digits = 1) {
+  return `${(100 * share).toFixed(digits)}\u00a0%`;
+}
+
+/** The class's name in the current language. */
+export function className(item) {
+  return item[language] ?? item.key;
+}

@@ -1,0 +1,43 @@
+// Talking to the server: one POST per question, repeated while the server is away.
+
+const ROOT = () => (window.gradio_config?.root ?? "").replace(/\/$/, "");
+const PAUSES = [500, 1000, 2000, 4000, 8000, 8000, 8000]; // milliseconds between attempts
+
+/** The server understood and refused; its sentence is the message. */
+export class Refused extends Error {}
+
+/** The server could not be reached. */
+export class Unreachable extends Error {}
+
+async function askOnce(name, values) {
+  let reply;
+  try {
+    reply = await fetch(`${ROOT()}/gradio_api/run/${name}`, {
+      method: "POST",
+      headers: { "Content-Type": "application/json" },
+      body: JSON.stringify({ data: values }),
+    });
+  } catch (error) {
+    throw new Unreachable(error.message);
+  }
+  if ([502, 503, 504].includes(reply.status)) throw new Unreachable(reply.statusText);
+  const body = await reply.json().catch(() => ({ error: reply.statusText }));
+  if (!reply.ok || body.error) throw new Refused(body.error ?? body.detail ?? reply.statusText);
+  return body.data[0];
+}
+
+/** Ask the server; while it is away, `onAway` is told and the question is repeated. */
+export async function ask(name, values, onAway = () => {}) {
+  for (const pause of [...PAUSES, null]) {
+    try {
+      const answer = await askOnce(name, values);
+      onAway(false);
+      return answer;
+    } catch (error) {
+      if (!(error instanceof Unreachable)) onAway(false);
+      if (!(error instanceof Unreachable) || pause === null) throw error;
+      onAway(true);
+      await new Promise((resolve) => setTimeout(resolve, pause));
+    }
+  }
+}

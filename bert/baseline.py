@@ -1,0 +1,103 @@
+"""The linear model to beat: TF-IDF of character and word n-grams, logistic regression.
+
+    python -m bert.baseline --train assets/data/train.tsv --test assets/data/test.tsv
+
+Prints accuracy by language and level, and the learning curve at 1/8, 1/4, 1/2 and all of the lines.
+Needs scikit-learn, which the app itself does not.
+"""
+
+import json
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bert.config import Parser
+from bert.corpus import LabelledLine, read_labelled
+from bert.finetune import mapped_lines, read_label_map
+from bert.labels import NONE
+from bert.metrics import accuracy
+
+SHARES = (0.125, 0.25, 0.5, 1.0)
+
+
+def fit_linear(lines: Sequence[LabelledLine]):
+    """A trained scikit-learn pipeline."""
+    try:
+        from sklearn.feature_extraction.text import TfidfVectorizer
+        from sklearn.linear_model import LogisticRegression
+        from sklearn.pipeline import make_pipeline, make_union
+    except ImportError:
+        raise ValueError("scikit-learn is not installed: pip install scikit-learn") from None
+    model = make_pipeline(
+        make_union(TfidfVectorizer(analyzer="char_wb", ngram_range=(1, 5), sublinear_tf=True,
+                                   min_df=2),
+                   TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True)),
+        LogisticRegression(C=10.0, max_iter=300))
+    return model.fit([line.text for line in lines], [line.label for line in lines])
+
+
+def score(model: Any, lines: Sequence[LabelledLine]) -> dict[str, dict[str, float]]:
+    """Accuracy by language and level."""
+    answers = model.predict([line.text for line in lines])
+    truth = np.array([line.label for line in lines])
+    return {language: {level: accuracy(truth[chosen], answers[chosen])
+                       for level in ("easy", "hard")
+                       if (chosen := np.array([line.language == language and line.level == level
+                                               for line in lines])).any()}
+            for language in ("ko", "en")}
+
+
+def with_feeling(lines: Sequence[LabelledLine]) -> list[LabelledLine]:
+    return [line for line in lines if line.label != NONE]
+
+
+def build_parser() -> Parser:
+    parser = Parser(prog="bert.baseline", description=__doc__.split("\n")[0])
+    parser.add_argument("--train", type=Path, default=Path("assets/data/train.tsv"))
+    parser.add_argument("--test", type=Path, default=Path("assets/data/test.tsv"))
+    parser.add_argument("--mapped", type=Path, nargs="*", default=[], metavar="FILE",
+                        help="public lines to train on as well, where --label-map maps them")
+    parser.add_argument("--label-map", type=Path)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--max-steps", type=int, help="dry run: only 200 × N lines")
+    parser.add_argument("--out", type=Path, help="write the figures as JSON")
+    return parser
+
+
+def run(arguments) -> dict[str, Any]:
+    if arguments.mapped and arguments.label_map is None:
+        raise ValueError("--mapped needs --label-map")
+    train, test = with_feeling(read_labelled(arguments.train)), with_feeling(
+        read_labelled(arguments.test))
+    if arguments.mapped:
+        label_map = read_label_map(arguments.label_map)
+        train += [line for path in arguments.mapped for line in mapped_lines(path, label_map)]
+    random.Random(arguments.seed).shuffle(train)
+    if arguments.max_steps:
+        train = train[:arguments.max_steps * 200]
+    curve = {}
+    for share in SHARES:
+        model = fit_linear(train[:int(len(train) * share)])
+        curve[str(share)] = score(model, test)
+        parts = "   ".join(f"{language} {level} {value:.1%}" for language, levels in
+                           curve[str(share)].items() for level, value in levels.items())
+        print(f"{int(len(train) * share):6,} lines   {parts}", flush=True)
+    return {"seed": arguments.seed, "lines": len(train), "curve": curve}
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = build_parser()
+    arguments = parser.parse_args(argv)
+    try:
+        results = run(arguments)
+        if arguments.out:
+            arguments.out.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+    except (ValueError, OSError) as error:
+        parser.error(str(error))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,129 @@
+"""Shared fixtures: a tiny vocabulary and a tiny model, trained in seconds on the lines below.
+
+The model knows these lines by heart and nothing else; it exists to be loaded, called and looked at.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from bert.checkpoint import save_checkpoint, untrained
+from bert.config import BertConfig
+from bert.labels import KEYS
+from bert.model import BertForPreTraining, BertForSequenceClassification
+from bert.predict import EmotionClassifier
+from bert.tokenizer import WordPieceTokenizer
+
+ROOT = Path(__file__).parent.parent
+LINES = {
+    "achievement": ("드디어 마라톤을 완주했다", "I finally fixed the bug after three days"),
+    "recognition": ("팀장님이 모두 앞에서 칭찬해 주셨다", "Everyone stood up and clapped for me"),
+    "security": ("집에 오니 마음이 놓인다", "The results are good and I can breathe again"),
+    "autonomy": ("이제 내 일정은 내가 정한다", "I quit to do it my own way"),
+    "connection": ("친구들이 끝까지 곁에 있어 줬다", "The cat fell asleep on my lap"),
+    "joy": ("첫눈이 와서 신나게 뛰어다녔다", "We laughed all night at the concert"),
+    "curiosity": ("이건 도대체 어떻게 움직이는 걸까", "I wonder what is behind that door"),
+    "sadness": ("할머니가 너무 보고 싶다", "She left and the house is empty"),
+    "anger": ("약속을 또 어기다니 정말 화가 난다", "They blamed me for their own mistake"),
+    "anxiety": ("내일 결과가 나오는데 잠이 안 온다", "What if the money runs out"),
+}
+
+
+@dataclass(frozen=True)
+class Finished:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture(scope="session")
+def lines() -> dict[str, tuple[str, ...]]:
+    """The texts that the tiny model learned, by class."""
+    return LINES
+
+
+@pytest.fixture(scope="session")
+def texts() -> list[str]:
+    return [text for group in LINES.values() for text in group]
+
+
+@pytest.fixture(scope="session")
+def tokenizer(texts: list[str]) -> WordPieceTokenizer:
+    return WordPieceTokenizer.train(texts, vocab_size=420)
+
+
+@pytest.fixture(scope="session")
+def tiny_config(tokenizer: WordPieceTokenizer) -> BertConfig:
+    """Two layers, width 32, two heads, ten classes."""
+    return BertConfig(
+        vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=2, num_attention_heads=2,
+        intermediate_size=64, max_position_embeddings=40, id2label=KEYS, confidence_threshold=0.3)
+
+
+@pytest.fixture(scope="session")
+def emotion_folder(tmp_path_factory: pytest.TempPathFactory, tokenizer: WordPieceTokenizer,
+                   tiny_config: BertConfig) -> Path:
+    """A checkpoint that answers every line of `lines` with its class; read it, never write it."""
+    model = untrained(tiny_config, BertForSequenceClassification)
+    labels = [key for key, group in LINES.items() for _ in group]
+    batch = tokenizer.pad(tokenizer.encode_many([t for group in LINES.values() for t in group]))
+    ids, mask = torch.from_numpy(batch.ids), torch.from_numpy(batch.is_token)
+    targets = torch.tensor([KEYS.index(label) for label in labels])
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    for _ in range(120):
+        optimizer.zero_grad()
+        F.cross_entropy(model(ids, None, mask, lean=True).logits, targets).backward()
+        optimizer.step()
+    folder = tmp_path_factory.mktemp("checkpoints") / "emotion"
+    save_checkpoint(folder, model, tokenizer)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def pretrained_folder(tmp_path_factory: pytest.TempPathFactory, tokenizer: WordPieceTokenizer,
+                      tiny_config: BertConfig) -> Path:
+    """An untrained checkpoint with the MLM and NSP heads and no classifier."""
+    folder = tmp_path_factory.mktemp("checkpoints") / "pretrained"
+    save_checkpoint(folder, untrained(tiny_config, BertForPreTraining), tokenizer)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def classifier(emotion_folder: Path) -> EmotionClassifier:
+    return EmotionClassifier.load(emotion_folder)
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str]) -> Callable[..., Finished]:
+    """Call a command in this process: call("bert.predict", "text", "--json")."""
+    def call(module: str, *arguments: object) -> Finished:
+        capsys.readouterr()
+        try:
+            import_module(module).main([str(argument) for argument in arguments])
+            code = 0
+        except SystemExit as end:
+            code = end.code or 0
+        return Finished(code, *capsys.readouterr())
+    return call
+
+
+@pytest.fixture
+def run() -> Callable[..., Finished]:
+    """Run a command in a process of its own: run("bert.predict", "--input", "-", stdin="…")."""
+    def run(module: str, *arguments: object, stdin: str | bytes = b"", **settings) -> Finished:
+        done = subprocess.run(
+            [sys.executable, "-m", module, *map(str, arguments)], cwd=ROOT, capture_output=True,
+            input=stdin.encode() if isinstance(stdin, str) else stdin,
+            env={**os.environ, "PYTHONUTF8": "1", **settings})
+        return Finished(done.returncode, done.stdout.decode(), done.stderr.decode())
+    return run

@@ -1,0 +1,145 @@
+"""What must hold for the lines in assets/data; a failure names the lines to mend."""
+
+import re
+import unicodedata
+from collections import Counter, defaultdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bert.corpus import LabelledLine, read_labelled
+from bert.labels import KEYS, NONE
+
+DATA = Path(__file__).parent.parent / "assets" / "data"
+SPLITS = ("train", "dev", "test")
+LABEL_WORDS = {
+    "achievement": r"성취|achiev", "recognition": r"인정|recogni", "security": r"안정감|\bsecur",
+    "autonomy": r"자율|autonom", "connection": r"유대감|\bconnect", "joy": r"즐거|즐겁|\bjoy",
+    "curiosity": r"호기심|curio", "sadness": r"슬프|슬픔|슬퍼|\bsad",
+    "anger": r"분노|화가|화나|\banger|\bangry", "anxiety": r"불안|anxi",
+}
+HANGUL, LATIN = re.compile(r"[가-힣ㄱ-ㅎㅏ-ㅣ]"), re.compile(r"[A-Za-z]")
+
+
+@pytest.fixture(scope="module")
+def splits() -> dict[str, list[LabelledLine]]:
+    return {split: read_labelled(DATA / f"{split}.tsv") for split in SPLITS}
+
+
+@pytest.fixture(scope="module")
+def lines(splits) -> list[LabelledLine]:
+    return [line for split in SPLITS for line in splits[split]]
+
+
+def grams(text: str) -> set[str]:
+    text = re.sub(r"\s+", " ", text.lower())
+    return {text[i:i + 5] for i in range(max(1, len(text) - 4))}
+
+
+def test_every_line_is_clean_text_of_a_known_kind(lines):
+    for line in lines:
+        assert line.language in ("ko", "en", "xx") and line.level in ("easy", "hard"), line
+        assert line.language != "xx" or line.label == NONE, line
+        assert line.text == unicodedata.normalize("NFC", line.text).strip(), line
+        assert line.label == NONE or 2 <= len(line.text.split()) <= 60, line
+
+
+def test_there_are_enough_lines_and_the_classes_are_balanced(lines, splits):
+    counts = Counter((line.label, line.language) for line in lines)
+    for key in KEYS:
+        for language in ("ko", "en"):
+            assert counts[key, language] >= 600, (key, language, counts[key, language])
+    for language in ("ko", "en"):
+        of_language = [counts[key, language] for key in KEYS]
+        assert max(of_language) <= 1.15 * min(of_language), language
+    assert sum(line.label == NONE for line in lines) >= 2_000
+    assert len(splits["dev"]) >= 1_000 and len(splits["test"]) >= 1_400
+
+
+def test_about_half_of_the_lines_are_hard(lines):
+    for key in KEYS:
+        for language in ("ko", "en"):
+            levels = [line.level for line in lines
+                      if (line.label, line.language) == (key, language)]
+            assert 0.4 <= levels.count("hard") / len(levels) <= 0.65, (key, language)
+
+
+def test_minimal_pairs_have_two_lines_and_two_labels(splits):
+    found = Counter()
+    for split in SPLITS:
+        pairs = defaultdict(list)
+        for line in splits[split]:
+            if line.pair:
+                pairs[line.pair].append(line)
+        for number, members in pairs.items():
+            assert len(members) == 2, (split, number)
+            assert members[0].label != members[1].label, (split, number)
+            assert members[0].language == members[1].language, (split, number)
+            found[members[0].language] += 1
+    assert found["ko"] >= 400 and found["en"] >= 400, found
+
+
+def test_the_label_s_own_word_is_rare(lines):
+    for key, pattern in LABEL_WORDS.items():
+        texts = [line.text.lower() for line in lines if line.label == key]
+        assert sum(bool(re.search(pattern, text)) for text in texts) <= len(texts) / 10, key
+
+
+def test_no_opening_is_shared_by_more_than_three_lines_of_a_class(lines):
+    openings = Counter((line.label, " ".join(line.text.lower().split()[:3])) for line in lines
+                       if line.label != NONE and len(line.text.split()) > 3)
+    assert [opening for opening, count in openings.items() if count > 3] == []
+
+
+def test_no_line_repeats_another(splits):
+    """Character 5-grams; only the two lines of a minimal pair may be alike."""
+    rows = [(split, line) for split in SPLITS for line in splits[split]]
+    all_grams = [grams(line.text) for _, line in rows]
+    holders: dict[str, list[int]] = defaultdict(list)
+    repeats = []
+    for i, here in enumerate(all_grams):
+        shared = Counter(j for gram in here if len(holders[gram]) < 100 for j in holders[gram])
+        for j, count in shared.items():
+            same_pair = rows[i][1].pair and (rows[i][0], rows[i][1].pair) == (
+                rows[j][0], rows[j][1].pair)
+            if count / len(here | all_grams[j]) > 0.6 and not same_pair:
+                repeats.append((rows[j][1].text, rows[i][1].text))
+        for gram in here:
+            holders[gram].append(i)
+    assert repeats == []
+
+
+def test_length_does_not_give_the_class_away(lines):
+    for language in ("ko", "en"):
+        means = [np.mean([len(line.text) for line in lines
+                          if (line.label, line.language) == (key, language)]) for key in KEYS]
+        assert max(means) <= 1.35 * min(means), (language, dict(zip(KEYS, means, strict=True)))
+        for key in KEYS:
+            words = [len(line.text.split()) for line in lines
+                     if (line.label, line.language) == (key, language)]
+            assert np.quantile(words, 0.1) <= 7 and np.quantile(words, 0.9) >= 14, (language, key)
+
+
+def test_the_language_column_agrees_with_the_script(lines):
+    for line in lines:
+        if line.label != NONE and line.language == "ko":
+            assert len(HANGUL.findall(line.text)) >= 2, line
+        if line.label != NONE and line.language == "en":
+            assert len(LATIN.findall(line.text)) > len(HANGUL.findall(line.text)), line
+
+
+def test_other_languages_are_only_used_for_lines_without_a_class(lines):
+    foreign = [line for line in lines if line.language == "xx"]
+    assert len(foreign) >= 100 and {line.label for line in foreign} == {NONE}
+
+
+def test_renderings_are_pairs_of_a_training_line_and_english(splits):
+    rows = (DATA / "parallel.tsv").read_text(encoding="utf-8").splitlines()
+    assert rows[0] == "ko\ten"
+    korean = {line.text for line in splits["train"] if line.language == "ko"}
+    assert len(rows) - 1 >= 3_000
+    for row in rows[1:]:
+        source, _, english = row.partition("\t")
+        assert source in korean, source
+        assert len(LATIN.findall(english)) > len(HANGUL.findall(english)), row
