@@ -1,7 +1,7 @@
 """Teach the model what a sentence means, from the sentence vectors of a larger one.
 
     python -m bert.distill --teacher FOLDER --start-from checkpoints/pretrained \\
-        --english LINES.txt --parallel KOREAN_ENGLISH.tsv --run runs/distill --out distilled
+        --english LINES.txt --parallel KOREAN_ENGLISH.tsv --run-dir runs/distill --out distilled
 
 The teacher is a BertModel folder whose mean token vector is a sentence vector, such as
 all-MiniLM-L6-v2. English lines learn the teacher's vector of the line itself, Korean lines that of
@@ -105,8 +105,9 @@ class DistillData:
     """Lines with the teacher's vector of each, computed once and kept in the run folder."""
 
     def __init__(self, teacher_folder: Path, texts: list[str], meanings: list[str],
-                 tokenizer: WordPieceTokenizer, settings: DistillConfig, cache: Path) -> None:
-        self.settings = settings
+                 tokenizer: WordPieceTokenizer, settings: DistillConfig, processes: Processes,
+                 cache: Path) -> None:
+        self.settings, self.processes = settings, processes
         unique = sorted(set(meanings))
         place = {text: i for i, text in enumerate(unique)}
         self.meaning = np.array([place[text] for text in meanings])
@@ -123,7 +124,9 @@ class DistillData:
 
     def _plan(self, epoch: int) -> list[np.ndarray]:
         draw = np.random.default_rng([self.settings.seed, epoch])
-        return batches_by_length(self.lengths, self.settings.batch_tokens, draw)
+        tokens = self.settings.batch_tokens * self.processes.world_size
+        return [chosen[self.processes.rank::self.processes.world_size]
+                for chosen in batches_by_length(self.lengths, tokens, draw)]
 
     def batches(self, epoch: int, first: int) -> Iterator[tuple[int, int, DistillBatch]]:
         while True:
@@ -198,7 +201,7 @@ def build_parser() -> Parser:
                         help="English text, one line each; of a .tsv the first column")
     parser.add_argument("--parallel", type=Path, nargs="*", default=[], metavar="FILE",
                         help="korean<TAB>english lines")
-    parser.add_argument("--run", type=Path, required=True, help="folder for the saved state")
+    parser.add_argument("--run-dir", type=Path, required=True, help="folder for the saved state")
     parser.add_argument("--out", type=Path, required=True, help="checkpoint folder to write")
     parser.add_argument("--max-steps", type=int, help="stop after this many steps; 2 is a dry run")
     add_options(parser, DistillConfig)
@@ -223,8 +226,9 @@ def distill(arguments) -> None:
         texts, meanings = texts[:2_000], meanings[:2_000]
     processes = Processes.join()
     start = load_checkpoint(arguments.start_from)
-    data = DistillData(arguments.teacher, texts, meanings, start.tokenizer, settings,
-                       arguments.run / "vectors")
+    data = processes.main_first(lambda: DistillData(
+        arguments.teacher, texts, meanings, start.tokenizer, settings, processes,
+        arguments.run_dir / "vectors"))
     torch.manual_seed(settings.seed)
     student = Student(with_pretraining_heads(start, settings.seed), data.vectors.shape[1])
     student.to(processes.device)
@@ -236,7 +240,7 @@ def distill(arguments) -> None:
                         files={"metrics.json": json.dumps(facts, indent=2) + "\n"})
 
     fit(student, lambda batch: batch_losses(student, batch, processes.device), data.batches,
-        settings, settings.epochs * data.num_batches, arguments.run, processes,
+        settings, settings.epochs * data.num_batches, arguments.run_dir, processes,
         max_steps=arguments.max_steps, save=save)
     processes.leave()
 

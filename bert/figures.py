@@ -4,6 +4,9 @@ Never pyplot: its registry is shared by all visitors and keeps every figure aliv
 picture; a fixed 0–1 colour scale, so that heads can be compared.
 """
 
+import io
+import logging
+import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -14,9 +17,13 @@ import numpy as np
 from matplotlib import font_manager
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.cm import ScalarMappable
 from matplotlib.figure import Figure
+from matplotlib.patches import PathPatch
+from matplotlib.path import Path as Curve
 
 from bert.labels import EMOTIONS, display_name
+from bert.texts import say
 
 FONT_FILE = Path(__file__).parent.parent / "assets" / "fonts" / "MicroscopeGothic.ttf"
 COLOUR_MAP = "viridis"  # even steps for the eye, and for colour-blind readers
@@ -26,6 +33,7 @@ OTHER_COLOURS = ("#4C78A8", "#F58518", "#54A24B", "#E45756", "#72B7B2", "#B279A2
 @lru_cache(maxsize=1)
 def use_fonts() -> frozenset[int]:
     """Register the Hangul font once; returns the code points that can be drawn."""
+    logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)  # ours has one weight
     families = ["DejaVu Sans"]
     if FONT_FILE.is_file():
         font_manager.fontManager.addfont(FONT_FILE)
@@ -55,6 +63,15 @@ def save_figure(figure: Figure, path: Path, dpi: int = 150) -> None:
     FigureCanvasAgg(figure)
     undated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
     figure.savefig(path, dpi=dpi, metadata=undated.get(path.suffix.lower()))
+
+
+def figure_bytes(figure: Figure, ending: str, dpi: int = 150) -> bytes:
+    """A figure as the bytes of a png, svg or pdf file."""
+    FigureCanvasAgg(figure)
+    file = io.BytesIO()
+    figure.savefig(file, format=ending, dpi=dpi, metadata={"Date": None} if ending == "svg" else
+                   {"CreationDate": None} if ending == "pdf" else None)
+    return file.getvalue()
 
 
 def class_colour(key: str, position: int) -> str:
@@ -164,3 +181,246 @@ def draw_training_curves(reports: Sequence[Mapping[str, float]]) -> Figure:
         if names:
             axes.legend()
     return figure
+
+
+# ---------------------------------------------------------------------------------- page views
+
+
+INK, MUTED, LINE, ACCENT = "#17202b", "#566273", "#dbe1e8", "#3a4ea8"
+FAINTEST = 0.02  # lines of less weight are not drawn
+
+
+def draw_heatmap(tokens: Sequence[str], weights: np.ndarray, title: str, fade: float = 0.0,
+                 language: str = "en") -> Figure:
+    """The heatmap of the page: rows look, columns are looked at, weights under `fade` paled."""
+    use_fonts()
+    side = max(6.0, min(0.17 * len(tokens) + 3.0, 20.0))
+    figure = Figure(figsize=(side, side))
+    _place_heatmap(figure, (0.19, 0.04, 0.67, 0.72), tokens, weights, fade, language)
+    figure.text(0.5, 0.975, drawable(title, 80), ha="center", va="top", fontsize=13,
+                fontweight="bold", color=INK, parse_math=False)
+    _place_scale(figure, (0.89, 0.04, 0.022, 0.72), language)
+    return figure
+
+
+def draw_bars(keys: Sequence[str], probabilities: np.ndarray, language: str = "en") -> Figure:
+    """The bar chart of the page: class order, exact per cent, the best bar emphasised."""
+    use_fonts()
+    figure = Figure(figsize=(7, 0.4 * len(keys) + 0.8))
+    _place_bars(figure, (0.3, 0.06, 0.58, 0.88), keys, probabilities, language)
+    return figure
+
+
+def draw_heads(matrices: np.ndarray, captions: Sequence[str], title: str,
+               fade: float = 0.0) -> Figure:
+    """Many heads side by side, (N, T, T), each with its caption below."""
+    use_fonts()
+    count = len(matrices)
+    columns = min(count, 4 if count <= 16 else 6)
+    rows = -(-count // columns)
+    figure = Figure(figsize=(2.3 * columns + 0.4, 2.75 * rows + 0.6))
+    bottom, top = 0.02, 1 - 0.55 / figure.get_figheight()
+    for i, (weights, caption) in enumerate(zip(matrices, captions, strict=True)):
+        high, wide = (top - bottom) / rows, 0.96 / columns
+        axes = figure.add_axes((0.02 + wide * (i % columns + 0.04),
+                                top - high * (i // columns + 1) + 0.17 * high,
+                                0.92 * wide, 0.8 * high))
+        _show(axes, weights, fade)
+        axes.set(xticks=[], yticks=[])
+        axes.text(0.0, -0.04, drawable(caption, 40), transform=axes.transAxes, va="top",
+                  fontsize=9, color=INK, parse_math=False)
+    figure.text(0.5, 1 - 0.15 / figure.get_figheight(), drawable(title, 80), ha="center", va="top",
+                fontsize=13, fontweight="bold", color=INK, parse_math=False)
+    return figure
+
+
+def draw_layers(attentions: np.ndarray, title: str, fade: float = 0.0,
+                language: str = "en") -> Figure:
+    """Every head of every layer, (L, H, T, T), as one mosaic: a row for each layer."""
+    use_fonts()
+    num_layers, num_heads, size, _ = attentions.shape
+    gap = max(1, size // 12)
+    step = size + gap
+    mosaic = np.ones((num_layers * step - gap, num_heads * step - gap, 4))
+    for layer, head in np.ndindex(num_layers, num_heads):
+        mosaic[layer * step:layer * step + size, head * step:head * step + size] = coloured(
+            attentions[layer, head], fade)
+    figure = Figure(figsize=(9, 9 * min(max(num_layers / num_heads, 0.3), 2.5) * 0.95 + 0.6))
+    axes = figure.add_axes((0.07, 0.03, 0.82, 0.85))
+    axes.imshow(mosaic, interpolation="nearest")
+    middle = (size - 1) / 2
+    axes.set_xticks([head * step + middle for head in range(num_heads)], range(1, num_heads + 1))
+    axes.set_yticks([layer * step + middle for layer in range(num_layers)],
+                    range(1, num_layers + 1))
+    axes.xaxis.tick_top()
+    axes.xaxis.set_label_position("top")
+    axes.set_xlabel(say(language, "head"), color=MUTED)
+    axes.set_ylabel(say(language, "layer"), color=MUTED)
+    axes.tick_params(length=0, colors=MUTED)
+    axes.spines[:].set_visible(False)
+    figure.text(0.5, 0.985, drawable(title, 80), ha="center", va="top", fontsize=13,
+                fontweight="bold", color=INK, parse_math=False)
+    _place_scale(figure, (0.915, 0.2, 0.015, 0.5), language)
+    return figure
+
+
+def draw_first_and_last(tokens: Sequence[str], first: np.ndarray, last: np.ndarray,
+                        titles: Sequence[str], note: str, fade: float = 0.0,
+                        language: str = "en") -> Figure:
+    """First layer beside last layer, with the sentence on what to look for."""
+    use_fonts()
+    side = max(5.5, min(0.17 * len(tokens) + 2.6, 16.0))
+    figure = Figure(figsize=(2 * side, side + 0.7))
+    for left, weights, title in zip((0.105, 0.575), (first, last), titles, strict=True):
+        axes = _place_heatmap(figure, (left, 0.03, 0.34, 0.64), tokens, weights, fade, language)
+        figure.text(axes.get_position().x0 + 0.17, 0.865, drawable(title, 60), ha="center",
+                    fontsize=12, fontweight="bold", color=INK, parse_math=False)
+    for i, line in enumerate(wrapped(note, 120)[:3]):
+        figure.text(0.5, 0.975 - i * 0.28 / figure.get_figheight(), line, ha="center", va="top",
+                    fontsize=10, color=MUTED, parse_math=False)
+    _place_scale(figure, (0.94, 0.1, 0.012, 0.5), language)
+    return figure
+
+
+def draw_lines(tokens: Sequence[str], weights: np.ndarray, title: str, fade: float = 0.0,
+               language: str = "en") -> Figure:
+    """Lines between tokens, left to right: above looks, below is looked at."""
+    use_fonts()
+    shown = [drawable(token, 12) for token in tokens]
+    widths = [max(_width(token), 2) * 0.105 + 0.22 for token in shown]
+    figure = Figure(figsize=(max(sum(widths) + 0.4, 6.0), 5))
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.set(xlim=(0, figure.get_figwidth()), ylim=(0, 5))
+    axes.axis("off")
+    spare = (figure.get_figwidth() - 0.4 - sum(widths)) / len(tokens)
+    ends = np.cumsum([width + spare for width in widths]) + 0.2
+    middles = [end - (width + spare) / 2 for end, width in zip(ends, widths, strict=True)]
+    for query, key in np.ndindex(weights.shape):
+        weight = float(weights[query, key])
+        if weight >= FAINTEST:
+            way = [(middles[query], 3.75), (middles[query], 2.4), (middles[key], 2.4),
+                   (middles[key], 1.05)]
+            axes.add_patch(PathPatch(
+                Curve(way, [Curve.MOVETO, Curve.CURVE4, Curve.CURVE4, Curve.CURVE4]),
+                fill=False, edgecolor=ACCENT, linewidth=0.4 + 4 * weight,
+                alpha=0.06 if weight < fade else min(1.0, 0.1 + weight)))
+    for token, middle in zip(shown, middles, strict=True):
+        for height in (3.9, 0.9):
+            axes.text(middle, height, token, ha="center", va="center", fontsize=10, color=INK,
+                      parse_math=False)
+    for height, name in ((4.25, "query"), (0.5, "key")):
+        axes.text(0.25, height, say(language, name), fontsize=9, color=MUTED, va="center")
+    axes.text(figure.get_figwidth() / 2, 4.75, drawable(title, 80), ha="center", va="center",
+              fontsize=13, fontweight="bold", color=INK, parse_math=False)
+    return figure
+
+
+def draw_card(text: str, keys: Sequence[str], probabilities: np.ndarray, tokens: Sequence[str],
+              weights: np.ndarray, title: str, footer: str, link: str, fade: float = 0.0,
+              language: str = "en") -> Figure:
+    """One slide, 16:9: the text, its bars, its heatmap, and where all of it came from."""
+    use_fonts()
+    figure = Figure(figsize=(12.8, 7.2), facecolor="white")
+    figure.text(0.035, 0.945, say(language, "title"), fontsize=13, fontweight="bold", color=ACCENT)
+    lines = wrapped(text, 44)
+    if len(lines) > 5:
+        lines = [*lines[:4], lines[4][:-1] + "…"]
+    for i, line in enumerate(lines):
+        figure.text(0.035, 0.885 - 0.048 * i, line, fontsize=17, color=INK, va="top",
+                    parse_math=False)
+    if len(keys):
+        _place_bars(figure, (0.165, 0.1, 0.26, 0.5), keys, probabilities, language)
+    figure.text(0.75, 0.945, drawable(title, 60), fontsize=13, fontweight="bold", color=INK,
+                ha="center", parse_math=False)
+    _place_heatmap(figure, (0.585, 0.1, 0.36, 0.64), tokens, weights, fade, language)
+    _place_scale(figure, (0.955, 0.1, 0.009, 0.64), language)
+    figure.text(0.035, 0.035, drawable(footer, 120), fontsize=9, color=MUTED, parse_math=False)
+    figure.text(0.965, 0.035, drawable(link, 100), fontsize=9, color=MUTED, ha="right",
+                parse_math=False)
+    return figure
+
+
+def coloured(weights: np.ndarray, fade: float = 0.0) -> np.ndarray:
+    """Weights of 0–1 as colours, (T, T, 4); those under `fade` fall back towards white."""
+    colours = matplotlib.colormaps[COLOUR_MAP](np.clip(weights, 0.0, 1.0))
+    keep = np.where(weights < fade, 0.12, 1.0)[..., None]
+    colours[..., :3] = keep * colours[..., :3] + (1 - keep)
+    return colours
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """Lines of at most `width` columns; Hangul counts two, a word longer than a line is cut."""
+    lines, line = [], ""
+    for word in re.split(r"\s+", text.strip()):
+        word = drawable(word, 10_000)
+        while word:
+            candidate = f"{line} {word}" if line else word
+            if _width(candidate) <= width:
+                line, word = candidate, ""
+            elif line:
+                lines.append(line)
+                line = ""
+            else:
+                fits = next(n for n in range(len(word), 0, -1) if n == 1
+                            or _width(word[:n]) <= width)
+                lines.append(word[:fits])
+                word = word[fits:]
+    return [*lines, line] if line else lines
+
+
+def _width(text: str) -> int:
+    return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)
+
+
+def _show(axes: Axes, weights: np.ndarray, fade: float) -> None:
+    axes.imshow(coloured(weights, fade), interpolation="nearest")
+    axes.spines[:].set_color(LINE)
+
+
+def _place_heatmap(figure: Figure, place: tuple[float, float, float, float],
+                   tokens: Sequence[str], weights: np.ndarray, fade: float,
+                   language: str) -> Axes:
+    axes = figure.add_axes(place)
+    _show(axes, weights, fade)
+    inches = min(place[2] * figure.get_figwidth(), place[3] * figure.get_figheight())
+    every = max(1, -(-len(tokens) // max(int(inches * 7.5), 1)))
+    places = list(range(0, len(tokens), every))
+    shown = [drawable(tokens[i], 12) for i in places]
+    size = max(5.5, min(10.0, 52 * inches / len(tokens))) if every == 1 else 7
+    axes.xaxis.tick_top()
+    axes.xaxis.set_label_position("top")
+    axes.set_xticks(places, shown, rotation=90, parse_math=False, fontsize=size, color=INK)
+    axes.set_yticks(places, shown, parse_math=False, fontsize=size, color=INK)
+    axes.tick_params(length=0)
+    axes.set_xlabel(say(language, "key"), color=MUTED, fontsize=9)
+    axes.set_ylabel(say(language, "query"), color=MUTED, fontsize=9)
+    return axes
+
+
+def _place_scale(figure: Figure, place: tuple[float, float, float, float], language: str) -> None:
+    scale = figure.colorbar(ScalarMappable(cmap=COLOUR_MAP), cax=figure.add_axes(place))
+    scale.set_ticks([0.0, 0.2, 0.4, 0.6, 0.8, 1.0])
+    scale.ax.tick_params(labelsize=8, colors=MUTED, length=2)
+    scale.outline.set_visible(False)
+    scale.set_label(say(language, "weight"), color=MUTED, fontsize=8)
+
+
+def _place_bars(figure: Figure, place: tuple[float, float, float, float], keys: Sequence[str],
+                probabilities: np.ndarray, language: str) -> None:
+    axes = figure.add_axes(place)
+    best = int(np.argmax(probabilities))
+    names = [display_name(key) for key in keys]
+    if language == "en":
+        names = [" ".join(reversed(name.split(" ", 1))) for name in names]
+    axes.barh(range(len(keys)), [100] * len(keys), height=0.52, color="#eef1f6")
+    bars = axes.barh(range(len(keys)), 100 * np.asarray(probabilities), height=0.52,
+                     color=[class_colour(key, i) for i, key in enumerate(keys)])
+    for i, (bar, probability) in enumerate(zip(bars, probabilities, strict=True)):
+        style = {"fontsize": 11, "color": INK if i == best else MUTED,
+                 "fontweight": "bold" if i == best else "normal", "va": "center"}
+        bar.set_alpha(1.0 if i == best else 0.72)
+        axes.text(-2, i, drawable(names[i]), ha="right", parse_math=False, **style)
+        axes.text(102, i, f"{100 * probability:.1f} %", **style)
+    axes.invert_yaxis()
+    axes.set(xlim=(0, 100), xticks=[], yticks=[])
+    axes.spines[:].set_visible(False)

@@ -1,7 +1,7 @@
 """Fine-tune BERT on labelled lines: ten feelings, and any number of other label sets on the side.
 
     python -m bert.finetune --start-from checkpoints/pretrained --train assets/data/train.tsv \\
-        --dev assets/data/dev.tsv --run runs/finetune --out checkpoints/emotion
+        --dev assets/data/dev.tsv --run-dir runs/finetune --out checkpoints/emotion
 
 --train and --dev have the columns label, lang, level, pair, text; lines labelled `none` pull
 towards the uniform distribution. --auxiliary files (`text<TAB>label,label`) each get a head of
@@ -365,7 +365,7 @@ def build_parser() -> Parser:
                         help="columns dataset, original_label, class10, quality")
     parser.add_argument("--languages", nargs="*", default=[], metavar="LANG",
                         help="use only our lines in these languages (default: all)")
-    parser.add_argument("--run", type=Path, required=True, help="folder for the saved state")
+    parser.add_argument("--run-dir", type=Path, required=True, help="folder for the saved state")
     parser.add_argument("--out", type=Path, required=True, help="checkpoint folder to write")
     parser.add_argument("--max-steps", type=int, help="stop after this many steps; 2 is a dry run")
     add_options(parser, FinetuneConfig)
@@ -406,7 +406,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         dev = [line for path in arguments.dev for line in read_labelled(path)
                if not arguments.languages or line.language in arguments.languages]
         finetune(settings, arguments.start_from, read_sources(arguments, settings), dev,
-                 arguments.run, arguments.out, arguments.max_steps)
+                 arguments.run_dir, arguments.out, arguments.max_steps)
     except (ValueError, OSError) as error:
         parser.error(str(error))
 

@@ -1,7 +1,7 @@
 """Pre-train BERT: guess masked pieces, and whether one sentence follows another.
 
     python -m bert.pretrain --tokenizer FOLDER --corpus DOCUMENTS.txt --lines LINES.txt \\
-        --run runs/pretrain --out checkpoints/pretrained
+        --run-dir runs/pretrain --out checkpoints/pretrained
 
 --corpus files hold one sentence a line and a blank line after each document; --lines files hold
 independent lines, which have no next sentence. Interrupted at any moment, the same command goes on
@@ -74,10 +74,9 @@ def batch_losses(model: BertForPreTraining, batch: PretrainBatch, device: torch.
 
 
 def pretrain(config: BertConfig, settings: PretrainConfig, corpus: TokenCorpus,
-             tokenizer: WordPieceTokenizer, run: Path, out: Path, max_steps: int | None = None,
-             start_from: Path | None = None) -> BertForPreTraining:
+             tokenizer: WordPieceTokenizer, run: Path, out: Path, processes: Processes,
+             max_steps: int | None = None, start_from: Path | None = None) -> BertForPreTraining:
     """The whole run, from wherever it was left."""
-    processes = Processes.join()
     model = untrained(config, BertForPreTraining, settings.seed)
     if start_from is not None:
         model.load_state_dict(load_checkpoint(start_from).model.state_dict())
@@ -97,7 +96,6 @@ def pretrain(config: BertConfig, settings: PretrainConfig, corpus: TokenCorpus,
 
     fit(model, losses, data.batches, settings, settings.steps, run, processes,
         max_steps=max_steps, save=save)
-    processes.leave()
     return model
 
 
@@ -125,7 +123,7 @@ def build_parser() -> Parser:
                         help="independent lines: masked language model only")
     parser.add_argument("--tokenizer", type=Path, required=True,
                         help="folder with tokenizer.json (from bert.train_tokenizer)")
-    parser.add_argument("--run", type=Path, required=True,
+    parser.add_argument("--run-dir", type=Path, required=True,
                         help="folder for the saved state, the metrics and the tokenised corpus")
     parser.add_argument("--out", type=Path, required=True, help="checkpoint folder to write")
     parser.add_argument("--start-from", type=Path, metavar="CHECKPOINT",
@@ -151,16 +149,18 @@ def main(argv: Sequence[str] | None = None) -> None:
         if settings.sequence_length > config.max_position_embeddings:
             raise ValueError(f"--sequence-length {settings.sequence_length} is more than "
                              f"--max-position-embeddings {config.max_position_embeddings}")
-        corpus = TokenCorpus.prepare(arguments.run / "tokens", tokenizer, arguments.corpus,
-                                     arguments.lines)
+        processes = Processes.join()
+        corpus = processes.main_first(lambda: TokenCorpus.prepare(
+            arguments.run_dir / "tokens", tokenizer, arguments.corpus, arguments.lines))
         if arguments.corpus and np.diff(corpus.documents).max() < 2:
             raise ValueError(f"{arguments.corpus[0]} has no document of two sentences or more: put "
                              "one sentence on a line and a blank line between documents, or give "
                              "the file as --lines")
         print(f"{len(corpus.ids):,} pieces, {len(corpus.sentences) - 1:,} sentences, "
               f"{corpus.num_documents:,} documents", flush=True)
-        pretrain(config, settings, corpus, tokenizer, arguments.run, arguments.out,
+        pretrain(config, settings, corpus, tokenizer, arguments.run_dir, arguments.out, processes,
                  arguments.max_steps, arguments.start_from)
+        processes.leave()
     except (ValueError, OSError) as error:
         parser.error(str(error))
 

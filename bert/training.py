@@ -59,6 +59,13 @@ class Processes:
             dist.all_reduce(value)
         return value
 
+    def main_first(self, make: Callable[[], Any]) -> Any:
+        """Let the main process make something that the others then find made."""
+        made = make() if self.is_main else None
+        if self.world_size > 1:
+            dist.barrier()
+        return made if self.is_main else make()
+
     def share_gradients(self, model: nn.Module) -> None:
         """Add up the gradients of all processes, in one message."""
         if self.world_size == 1:
@@ -208,7 +215,7 @@ def load_state(folder: Path, model: nn.Module,
         model.load_state_dict({name.removeprefix("model."): value
                                for name, value in tensors.items() if name.startswith("model.")})
     except RuntimeError:
-        raise ValueError(f"{path} is of a model of another shape: give another --run") from None
+        raise ValueError(f"{path} is of a model of another shape: give another --run-dir") from None
     for name, parameter in model.named_parameters():
         moments = {kind: tensors[f"optimizer.{kind}.{name}"] for kind in
                    ("step", "exp_avg", "exp_avg_sq") if f"optimizer.{kind}.{name}" in tensors}

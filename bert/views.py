@@ -124,34 +124,34 @@ def _same_word(encoding: Encoding) -> np.ndarray:
 
 def effective_tokens(weights: np.ndarray) -> float:
     """Over how many tokens a row is spread, on average: the exponential of its entropy."""
-    safe = np.clip(weights, 1e-12, 1.0)
+    safe = np.maximum(weights, 1e-12)
     return float(np.exp(-(safe * np.log(safe)).sum(axis=1)).mean())
 
 
-def head_tag(encoding: Encoding, weights: np.ndarray,
-             cells: dict[str, np.ndarray] | None = None) -> Tag:
-    """The plainest true thing to say about one head on this text."""
-    shares = {}
-    for name, mask in (patterns(encoding) if cells is None else cells).items():
-        rows = mask.any(axis=1)
-        held, chance = float((weights * mask).sum() / rows.sum()), float(mask[rows].mean())
-        if held >= CLEAR_SHARE and held >= ABOVE_CHANCE * chance:
-            shares[name] = held
-    if shares:
-        name = max(shares, key=shares.__getitem__)
-        return Tag(name, shares[name])
+def head_tags(encoding: Encoding, attentions: np.ndarray) -> list[list[Tag]]:
+    """For every head of (L, H, T, T) the plainest true thing to say about it on this text."""
+    cells = patterns(encoding)
+    rows = np.array([mask.any(axis=1).sum() for mask in cells.values()])             # (P,)
+    masks = np.stack([mask.ravel() for mask in cells.values()])                      # (P, T·T)
+    flat = attentions.reshape(*attentions.shape[:2], -1)                             # (L, H, T·T)
+    held = flat @ masks.T.astype(flat.dtype) / rows                                  # (L, H, P)
+    chance = masks.sum(axis=1) / rows / len(encoding.pieces)                         # (P,)
+    clear = np.where((held >= CLEAR_SHARE) & (held >= ABOVE_CHANCE * chance), held, 0.0)
+    names = list(cells)
+    return [[Tag(names[shares.argmax()], float(shares.max())) if shares.any()
+             else _other_tag(encoding, weights)
+             for shares, weights in zip(layer_shares, layer, strict=True)]
+            for layer_shares, layer in zip(clear, attentions, strict=True)]
+
+
+def _other_tag(encoding: Encoding, weights: np.ndarray) -> Tag:
+    """A head without one of the known patterns: one favourite token, or how widely it looks."""
     columns = weights.mean(axis=0)
     favourite = int(columns.argmax())
     if columns[favourite] >= CLEAR_SHARE:
         return Tag("focus", float(columns[favourite]), encoding.pieces[favourite])
     spread = effective_tokens(weights)
     return Tag("broad" if spread >= len(weights) / 2 else "mixed", spread)
-
-
-def head_tags(encoding: Encoding, attentions: np.ndarray) -> list[list[Tag]]:
-    """A tag for every head of every layer."""
-    cells = patterns(encoding)
-    return [[head_tag(encoding, head, cells) for head in layer] for layer in attentions]
 
 
 def layer_summary(tags: Sequence[Tag]) -> tuple[str, int]:

@@ -1,6 +1,5 @@
 // Talking to the server: one POST per question, repeated while the server is away.
 
-const ROOT = () => (window.gradio_config?.root ?? "").replace(/\/$/, "");
 const PAUSES = [500, 1000, 2000, 4000, 8000, 8000, 8000]; // milliseconds between attempts
 
 /** The server understood and refused; its sentence is the message. */
@@ -12,7 +11,7 @@ export class Unreachable extends Error {}
 async function askOnce(name, values) {
   let reply;
   try {
-    reply = await fetch(`${ROOT()}/gradio_api/run/${name}`, {
+    reply = await fetch(`gradio_api/run/${name}`, {
       method: "POST",
       headers: { "Content-Type": "application/json" },
       body: JSON.stringify({ data: values }),

@@ -1,0 +1,255 @@
+"""The page of the emotion microscope: type a text, see its feeling, look inside the model.
+
+    python app.py [--checkpoint DIR] [--host H] [--port N]
+
+`main` loads the classifier, `build_demo` makes the page and its endpoints, `launch_options` says
+how it is served. The page itself is drawn in the browser by assets/page from one answer per text.
+"""
+
+import base64
+import json
+import os
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
+
+import gradio as gr  # noqa: E402
+import numpy as np  # noqa: E402
+from starlette.responses import Response  # noqa: E402
+from starlette.routing import Mount  # noqa: E402
+from starlette.staticfiles import StaticFiles  # noqa: E402
+
+from bert import exports, views  # noqa: E402
+from bert.attribution import attribute  # noqa: E402
+from bert.config import Parser  # noqa: E402
+from bert.predict import EmotionClassifier, Prediction  # noqa: E402
+from bert.texts import PAGE, colours, speaks_of_self_harm, texts  # noqa: E402
+
+LONGEST = 5_000  # characters of a text; the model reads far fewer
+FIRST_PORT, PORTS_TRIED = 7860, 100
+FONTS = PAGE.parent / "fonts"
+AT_ONCE = threading.BoundedSemaphore(max(os.cpu_count() or 1, 2))  # texts being worked on
+
+
+# ---------------------------------------------------------------------------------- the model
+
+
+def read(classifier: EmotionClassifier, text: str) -> Prediction:
+    """One forward pass with all attention; without a classifier there are no probabilities."""
+    if classifier.checkpoint.has_classifier:
+        return classifier(text)
+    inspection = classifier.inspect(text)
+    attentions = np.concatenate([inspection.value("attention", layer + 1)
+                                 for layer in range(classifier.config.num_hidden_layers)])
+    return Prediction(inspection.encoding, (), np.zeros(0, dtype=np.float32), False, attentions)
+
+
+def describe(classifier: EmotionClassifier) -> dict:
+    """What the page says of the checkpoint."""
+    checkpoint = classifier.checkpoint
+    keys = classifier.keys if checkpoint.has_classifier else ()
+    return {"name": checkpoint.folder.resolve().name, "hash": checkpoint.digest(),
+            "classes": views.class_list(keys), "has_classifier": checkpoint.has_classifier,
+            "threshold": classifier.config.confidence_threshold,
+            "limit": classifier.config.max_position_embeddings}
+
+
+# ---------------------------------------------------------------------------------- input checks
+
+
+def check_text(text: Any) -> str:
+    """The text of a request, or a sentence about what is wrong with it."""
+    if not isinstance(text, str):
+        raise ValueError(f"The text is a {type(text).__name__}: send a string.")
+    if len(text) > LONGEST:
+        raise ValueError(f"The text has {len(text):,} characters: at most {LONGEST:,} are read.")
+    return text
+
+
+def check_number(name: str, value: Any) -> int:
+    """A whole number of a request; 3.0 is as good as 3."""
+    is_whole = isinstance(value, int | float) and not isinstance(value, bool) and value % 1 == 0
+    if not is_whole:
+        shown = repr(value)[:40]
+        raise ValueError(f"The {name} is {shown}: send a whole number, counted from 1.")
+    return int(value)
+
+
+def one_sentence(handler: Callable) -> Callable:
+    """A handler whose complaints reach the caller as one sentence, and which takes its turn."""
+    @wraps(handler)
+    def checked(*values: Any) -> Any:
+        try:
+            with AT_ONCE:
+                return handler(*values)
+        except ValueError as error:
+            raise gr.Error(str(error), print_exception=False) from None
+    return checked
+
+
+# ---------------------------------------------------------------------------------- endpoints
+
+
+def add_endpoints(classifier: EmotionClassifier) -> None:
+    """The two documented endpoints, and those that the page itself uses."""
+    about: dict = {}
+
+    def predict(text: str = "") -> dict:
+        """The feeling of a text: label, whether the model is confident, and all probabilities.
+
+        At most 5,000 characters are taken; `truncated` says whether the model read all of them.
+        """
+        answer = classifier(check_text(text)).to_dict()
+        return {name: answer[name] for name in
+                ("label", "confident", "probabilities", "tokens", "truncated")}
+
+    def attention(text: str = "", layer: int = 1, head: int = 1) -> dict:
+        """Exact attention weights of one head, query × key; layers and heads count from 1."""
+        layer, head = check_number("layer", layer), check_number("head", head)
+        classifier.check_head(layer, head)
+        prediction = read(classifier, check_text(text))
+        return {"tokens": prediction.tokens,
+                "weights": prediction.attentions[layer - 1, head - 1].tolist()}
+
+    def look(text: str = "") -> dict:
+        """Everything the page draws of one text."""
+        prediction = read(classifier, check_text(text))
+        if not about:
+            about.update(describe(classifier))
+        return {**views.payload(prediction.encoding, prediction.attentions), "model": about,
+                "probabilities": prediction.probabilities.tolist(),
+                "confident": prediction.confident, "care": speaks_of_self_harm(prediction.text)}
+
+    def explain(text: str = "", key: str = "") -> dict:
+        """How much each piece speaks for or against a class."""
+        if not isinstance(key, str):
+            raise ValueError(f"The class is a {type(key).__name__}: send its key.")
+        found = attribute(classifier, check_text(text), key)
+        return {"values": found.values.tolist(), "total": found.total, "gained": found.gained,
+                "error": found.error}
+
+    def export(text: str = "", what: str = "", ending: str = "",
+               options: dict | None = None) -> dict:
+        """One file to take away, in base64."""
+        wanted = exports.Wanted.checked(what, ending, options or {},
+                                        classifier.config.num_hidden_layers,
+                                        classifier.config.num_attention_heads)
+        prediction = read(classifier, check_text(text))
+        if not about:
+            about.update(describe(classifier))
+        file = exports.make(prediction, wanted, about)
+        return {"name": file.name, "type": file.media_type,
+                "data": base64.b64encode(file.content).decode("ascii")}
+
+    for handler in (predict, attention):
+        gr.api(one_sentence(handler), api_name=handler.__name__, concurrency_limit=4)
+    for name, handler in (("look", look), ("attribute", explain), ("export", export)):
+        gr.api(one_sentence(handler), api_name=name, api_visibility="private", queue=False)
+
+
+# ---------------------------------------------------------------------------------- the page
+
+
+def build_demo(classifier: EmotionClassifier) -> gr.Blocks:
+    """The page: a place for what the browser draws, and the endpoints behind it."""
+    with gr.Blocks(title=texts()["en"]["title"], analytics_enabled=False, fill_width=True,
+                   delete_cache=(3600, 3600)) as demo:
+        gr.HTML(html_template='<div id="microscope"></div>', js_on_load=None,
+                apply_default_css=False)
+        add_endpoints(classifier)
+    return demo.queue(max_size=200)
+
+
+class PageFiles(StaticFiles):
+    """Scripts and styles, asked for again each time: a new version never meets an old one."""
+
+    def file_response(self, *args: Any, **kwargs: Any) -> Response:
+        response = super().file_response(*args, **kwargs)
+        response.headers["Cache-Control"] = "no-cache"
+        return response
+
+
+def head_of_page() -> str:
+    """Style, texts, colours and script, for the page's <head>."""
+    boot = json.dumps({"texts": texts(), "colours": colours(), "limit": LONGEST},
+                      ensure_ascii=False).replace("<", "\\u003c")
+    return ('<link rel="stylesheet" href="microscope/style.css">\n'
+            '<link rel="preload" href="microscope/fonts/MicroscopeGothic.woff2" as="font" '
+            'type="font/woff2" crossorigin>\n'
+            f'<script type="application/json" id="microscope-boot">{boot}</script>\n'
+            '<script type="module" src="microscope/main.js"></script>')
+
+
+def launch_options() -> dict[str, Any]:
+    """How the page is served; `build_demo(classifier).launch(**launch_options())` is all of it."""
+    return {
+        "head": head_of_page(), "footer_links": ["api"], "favicon_path": PAGE / "icon.svg",
+        "app_kwargs": {"routes": [Mount("/microscope/fonts", PageFiles(directory=FONTS)),
+                                  Mount("/microscope", PageFiles(directory=PAGE))]},
+        "run_history": False, "ssr_mode": False, "share": False, "enable_monitoring": False,
+        "mcp_server": False, "pwa": False, "max_file_size": 1, "state_session_capacity": 100,
+        "quiet": True,
+    }
+
+
+# ---------------------------------------------------------------------------------- command line
+
+
+def free_port(host: str, wanted: int) -> int:
+    """The wanted port, or the next one that nobody uses."""
+    for port in range(wanted, min(wanted + PORTS_TRIED, 65_536)):
+        with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((host, port))
+            except socket.gaierror:
+                raise ValueError(f"the host {host!r} is unknown: choose an address of this machine "
+                                 "such as 127.0.0.1 or 0.0.0.0") from None
+            except PermissionError:
+                raise ValueError(f"port {port} needs more rights: choose 1024 or more") from None
+            except OSError as error:
+                if error.errno not in (48, 98, 10048):  # taken, on macOS, Linux and Windows
+                    raise ValueError(f"{host} cannot be served from ({error.strerror}): choose an "
+                                     "address of this machine") from None
+                continue
+            return port
+    raise ValueError(f"no free port from {wanted} on: choose another with --port")
+
+
+def build_parser() -> Parser:
+    parser = Parser(prog="app.py", description="Serve the emotion microscope as a page.")
+    parser.add_argument("--checkpoint", type=Path, default=Path("checkpoints/emotion"),
+                        help="checkpoint folder (default: checkpoints/emotion)")
+    parser.add_argument("--host", default=os.environ.get("GRADIO_SERVER_NAME") or "127.0.0.1",
+                        help="address to serve from (default: GRADIO_SERVER_NAME or 127.0.0.1)")
+    parser.add_argument("--port", type=int, default=os.environ.get("GRADIO_SERVER_PORT")
+                        or FIRST_PORT, help="port (default: GRADIO_SERVER_PORT or 7860)")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = build_parser()
+    arguments = parser.parse_args(argv)
+    try:
+        if not 1 <= arguments.port <= 65_535:
+            raise ValueError(f"port {arguments.port} does not exist: choose 1024 to 65535")
+        classifier = EmotionClassifier.load(arguments.checkpoint)
+        port = free_port(arguments.host, arguments.port)
+    except (ValueError, OSError) as error:
+        parser.error(str(error))
+    if port != arguments.port:
+        print(f"port {arguments.port} is taken: using {port}")
+    demo = build_demo(classifier)
+    _, address, _ = demo.launch(server_name=arguments.host, server_port=port,
+                                prevent_thread_lock=True, **launch_options())
+    print(f"The emotion microscope is at {address} (Ctrl+C ends it)", flush=True)
+    demo.block_thread()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+// The address of the page is the view: read once at the start, kept current from then on.
+
+import { LANGUAGES } from "./boot.js";
+import { VIEWS } from "./stage.js";
+import { currentAnswer, state } from "./store.js";
+
+const LONGEST = 6000; // characters of an address that every server and chat program takes
+
+/** What the address asks for; what is impossible is left out. */
+export function readAddress() {
+  const given = new URLSearchParams(window.location.search);
+  const asked = {};
+  if (LANGUAGES.includes(given.get("lang"))) asked.language = given.get("lang");
+  if (VIEWS.some(({ name }) => name === given.get("view"))) asked.view = given.get("view");
+  for (const name of ["layer", "head"]) {
+    const value = given.get(name);
+    if (/^[1-9]\d{0,3}$/.test(value)) asked[name] = Number(value);
+    else if (value === "mean" || (name === "layer" && value === "rollout")) asked[name] = value;
+  }
+  asked.words = given.get("tokens") === "words";
+  asked.hideSpecial = given.get("special") === "hidden";
+  const fade = Number(given.get("fade"));
+  asked.fade = fade > 0 && fade <= 0.5 ? fade : 0;
+  return { asked, text: given.get("text"), explain: given.get("class") };
+}
+
+/** Layer and head as this checkpoint has them; anything else falls back to the defaults. */
+export function possible(answer, { layer, head }) {
+  const isLayer = ["mean", "rollout"].includes(layer) || (layer >= 1 && layer <= answer.layers);
+  const chosen = isLayer ? layer : answer.layers;
+  const isHead = typeof chosen === "number" && head >= 1 && head <= answer.heads;
+  return { layer: chosen, head: isHead ? head : "mean" };
+}
+
+/** The address of what is on the screen. */
+export function viewAddress() {
+  const answer = currentAnswer();
+  const kept = new URLSearchParams(window.location.search);
+  for (const name of ["text", "layer", "head", "view", "lang", "tokens", "special", "fade", "class"]) {
+    kept.delete(name);
+  }
+  if (answer) {
+    kept.set("text", answer.truncated ? answer.read : answer.text);
+    kept.set("layer", state.layer);
+    kept.set("head", state.head);
+  }
+  kept.set("view", state.view);
+  if (state.words) kept.set("tokens", "words");
+  if (state.hideSpecial) kept.set("special", "hidden");
+  if (state.fade) kept.set("fade", state.fade);
+  if (state.attribution) kept.set("class", state.attribution.key);
+  kept.set("lang", state.language);
+  const address = new URL(window.location.href);
+  address.search = kept.toString();
+  if (address.href.length > LONGEST) {
+    kept.delete("text");
+    address.search = kept.toString();
+  }
+  return address.href;
+}
+
+/** Write the address into the browser's bar without leaving a trail in its history. */
+export function writeAddress() {
+  window.history.replaceState(window.history.state, "", viewAddress());
+}

@@ -1,0 +1,146 @@
+// Many heads at once: all heads of a layer, or all heads of all layers; a click selects one.
+
+import { range } from "./answer.js";
+import { say } from "./boot.js";
+import { fill, make, surface } from "./dom.js";
+import { paintBand, paintMatrix } from "./paint.js";
+import { state, update } from "./store.js";
+import { tagText } from "./words.js";
+
+/** A grid of small heatmaps with a roving focus: arrow keys move, Enter selects. */
+class HeadGrid {
+  constructor(className) {
+    this.element = make("div", { class: className, role: "group" });
+    this.element.addEventListener("keydown", (event) => this.step(event));
+    this.cells = [];
+  }
+
+  /** `heads` is a list of [layer, head]; `columns` per row; `side` of one picture in pixels. */
+  draw(answer, heads, columns, side, withCaption) {
+    this.columns = columns;
+    this.element.style.setProperty("--columns", columns);
+    if (this.cells.length !== heads.length || this.withCaption !== withCaption) {
+      this.withCaption = withCaption;
+      this.cells = heads.map(() => this.makeCell());
+      fill(this.element, ...this.cells.map(({ button }) => button));
+    }
+    heads.forEach(([layer, head], i) => this.drawCell(this.cells[i], answer, layer, head, side));
+    if (!this.cells.some(({ button }) => button.tabIndex === 0)) this.cells[0].button.tabIndex = 0;
+  }
+
+  makeCell() {
+    const canvas = make("canvas", { "aria-hidden": "true" });
+    const caption = this.withCaption ? make("span", { class: "caption" }, make("b"), make("small"))
+      : null;
+    const cell = { canvas, caption };
+    cell.button = make("button", { type: "button", class: "head",
+      onclick: () => update({ layer: cell.layer, head: cell.head, view: "heatmap" }) },
+    canvas, caption);
+    return cell;
+  }
+
+  drawCell(cell, answer, layer, head, side) {
+    const shown = answer.shown(layer, head, state.words, state.hideSpecial);
+    Object.assign(cell, { layer, head, side, size: shown.size });
+    const pen = surface(cell.canvas, side, side);
+    paintMatrix(pen, 0, 0, side, shown.size, shown.weights, state.fade);
+    paintPoint(pen, cell);
+    const tag = answer.tag(layer, head);
+    const isChosen = state.layer === layer && state.head === head;
+    cell.button.classList.toggle("chosen", isChosen);
+    cell.button.tabIndex = isChosen ? 0 : -1;
+    cell.button.dataset.layer = layer;
+    cell.button.dataset.head = head;
+    cell.button.title = `${say("layer_n", { n: layer })} · ${say("head_n", { n: head })}: `
+      + tagText(tag, true);
+    cell.button.setAttribute("aria-label", say("head_button", { layer, head,
+      tag: tagText(tag, true) }));
+    cell.button.setAttribute("aria-pressed", String(isChosen));
+    if (cell.caption) {
+      cell.caption.firstChild.textContent = say("head_n", { n: head });
+      cell.caption.lastChild.textContent = tagText(tag, true);
+    }
+  }
+
+  step(event) {
+    const by = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -this.columns, ArrowDown: this.columns }[event.key];
+    const at = this.cells.findIndex(({ button }) => button === document.activeElement);
+    const next = this.cells[at + by];
+    if (!by || at < 0 || !next) return;
+    event.preventDefault();
+    this.cells[at].button.tabIndex = -1;
+    next.button.tabIndex = 0;
+    next.button.focus();
+  }
+}
+
+function paintPoint(pen, { side, size }) {
+  const { point } = state;
+  if (!point || point.row >= size) return;
+  const cell = side / size;
+  const column = point.column ?? point.row;
+  paintBand(pen, 0, point.row * cell, side, cell);
+  paintBand(pen, column * cell, 0, cell, side);
+}
+
+/** The layer whose heads are shown: the selected one, or the last for means. */
+export function gridLayer(answer) {
+  return typeof state.layer === "number" ? state.layer : answer.layers;
+}
+
+/** The view "heads": every head of the selected layer. */
+export const headsView = {
+  name: "heads",
+  build(frame) {
+    this.grid = new HeadGrid("head-grid");
+    frame.append(this.grid.element);
+  },
+  draw(answer, { width, height }) {
+    this.answer = answer;
+    const layer = gridLayer(answer);
+    const columns = bestColumns(answer.heads, width, height, 44);
+    const rows = Math.ceil(answer.heads / columns);
+    const wide = (width - 10 * (columns - 1)) / columns - 12;
+    const high = (height - 10 * (rows - 1)) / rows - 56;
+    const side = Math.floor(width < 480 ? wide : Math.min(wide, high));
+    this.grid.draw(answer, range(answer.heads).map((h) => [layer, h + 1]), columns,
+      Math.max(64, Math.min(side, 260)), true);
+  },
+  point(answer, room) {
+    this.draw(answer, room);
+  },
+};
+
+function bestColumns(count, width, height, caption) {
+  if (width < 480) return Math.min(count, 3);
+  const side = (columns) => Math.min(width / columns,
+    height / Math.ceil(count / columns) - caption);
+  return range(Math.min(count, 12)).map((i) => i + 1)
+    .reduce((best, columns) => (side(columns) > side(best) ? columns : best), 1);
+}
+
+/** The view "layers": every head of every layer, one row for each layer. */
+export const layersView = {
+  name: "layers",
+  build(frame) {
+    this.heads = make("div", { class: "axis of-heads", "aria-hidden": "true" });
+    this.layers = make("div", { class: "axis of-layers", "aria-hidden": "true" });
+    this.grid = new HeadGrid("layer-grid");
+    this.corner = make("span", { class: "corner" });
+    frame.append(make("div", { class: "overview" }, this.corner, this.heads, this.layers,
+      this.grid.element));
+  },
+  draw(answer, { width, height }) {
+    const side = Math.floor(Math.min((width - 76) / answer.heads, (height - 40) / answer.layers)) - 4;
+    const cell = Math.max(16, Math.min(side, 96));
+    fill(this.heads, ...range(answer.heads).map((h) => make("span", {}, String(h + 1))));
+    fill(this.layers, ...range(answer.layers).map((l) => make("span", {}, String(l + 1))));
+    this.corner.textContent = `${say("layer")} ↓ ${say("head")} →`;
+    this.grid.element.parentElement.style.setProperty("--cell", `${cell + 4}px`);
+    this.grid.draw(answer, range(answer.layers).flatMap((l) => range(answer.heads)
+      .map((h) => [l + 1, h + 1])), answer.heads, cell, false);
+  },
+  point(answer, room) {
+    this.draw(answer, room);
+  },
+};

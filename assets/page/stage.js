@@ -1,0 +1,232 @@
+// The right-hand side: choose a view, a layer, a head and the token options; everything is drawn
+// here from the answer at hand, without asking the server.
+
+import { range } from "./answer.js";
+import { percent, say } from "./boot.js";
+import { fill, make } from "./dom.js";
+import { downloadMenu } from "./downloads.js";
+import { endsView } from "./ends.js";
+import { gridLayer, headsView, layersView } from "./grid.js";
+import { heatmapView, pointText } from "./heatmap.js";
+import { linesView } from "./lines.js";
+import { cssColour } from "./paint.js";
+import { currentAnswer, listen, state, update } from "./store.js";
+import { textStrip } from "./strip.js";
+import { selectionText, summaryText, tagText } from "./words.js";
+
+// A view has a name (the address's view=NAME, the text "view_NAME"), build(frame) to make its
+// elements once, draw(answer, {width, height}), and point(answer, room) when the pointed-at token
+// changes. To add one, add it here.
+export const VIEWS = [heatmapView, linesView, headsView, layersView, endsView];
+const DRAWN_FROM = ["view", "language", "theme", "layer", "head", "words", "hideSpecial", "fade",
+  "messages", "current"];
+
+/** Build the panel; `actions.explain(null)` gives up the colouring by class. */
+export function stagePanel(actions) {
+  const tabs = viewTabs();
+  const frame = make("div", { class: "frame", role: "tabpanel", id: "view-frame" });
+  const info = make("p", { class: "info" });
+  const readout = make("p", { class: "readout", role: "status" });
+  const scale = colourScale();
+  const built = new Map();
+
+  function room() {
+    const isPhone = window.matchMedia("(max-width: 640px)").matches;
+    return { width: frame.clientWidth, height: isPhone ? frame.clientWidth + 40 : frame.clientHeight };
+  }
+
+  function draw() {
+    const answer = currentAnswer();
+    const view = VIEWS.find(({ name }) => name === state.view);
+    frame.setAttribute("aria-labelledby", `tab-${view.name}`);
+    if (!built.has(view.name)) {
+      const place = make("div", { class: "view", "data-view": view.name });
+      frame.append(place);
+      built.set(view.name, place);
+      view.build(place);
+    }
+    for (const [name, place] of built) place.hidden = name !== view.name || !answer;
+    if (!answer) return;
+    view.draw(answer, room());
+    drawInfo(answer);
+    drawReadout();
+  }
+
+  function drawInfo(answer) {
+    const parts = [];
+    const isEnds = state.view === "ends";
+    if (!isEnds) {
+      parts.push(make("b", {}, selectionText(state.layer, state.head)));
+      if (state.layer === "rollout") parts.push(say("rollout_note"));
+      else if (state.layer === "mean") parts.push(say("mean_layers_note"));
+      else if (state.head === "mean") parts.push(say("mean_note"));
+      else parts.push(tagText(answer.tag(state.layer, state.head), true));
+    }
+    const summarised = isEnds ? [1, answer.layers]
+      : [state.view === "heads" ? gridLayer(answer) : state.layer];
+    for (const layer of summarised.filter((number) => typeof number === "number")) {
+      parts.push(`${say("layer_n", { n: layer })}: ${summaryText(answer, layer)}`);
+    }
+    fill(info, ...parts.flatMap((part, i) => (i ? [make("i", {}, "·"), part] : [part])));
+  }
+
+  function drawReadout() {
+    const answer = currentAnswer();
+    if (!answer) return;
+    const shown = answer.shown(state.layer, state.head, state.words, state.hideSpecial);
+    const lost = state.hideSpecial
+      ? say("hidden_share", { percent: percent(shown.hiddenShare) }) : "";
+    readout.textContent = (state.view === "ends" ? endsPoint(answer) : pointText(shown)) || lost
+      || say(["heads", "layers"].includes(state.view) ? "grid_hint" : "cell_hint");
+  }
+
+  function endsPoint(answer) {
+    return [1, answer.layers].map((layer) => {
+      const text = pointText(answer.shown(layer, state.head, state.words, state.hideSpecial));
+      return text && `${say("layer_n", { n: layer })} ${text}`;
+    }).filter(Boolean).join("  |  ");
+  }
+
+  listen(DRAWN_FROM, draw);
+  listen(["point"], () => {
+    const answer = currentAnswer();
+    if (!answer) return;
+    VIEWS.find(({ name }) => name === state.view).point(answer, room());
+    drawReadout();
+  });
+  new ResizeObserver(() => draw()).observe(frame);
+  return make("section", { class: "panel stage", "aria-label": "attention" },
+    make("header", {}, tabs, downloadMenu()), controls(), textStrip(() => actions.explain(null)),
+    make("div", { class: "picture" }, frame, make("div", { class: "side" }, scale, fadeSlider())),
+    make("footer", {}, info, readout));
+}
+
+function viewTabs() {
+  const tabs = VIEWS.map(({ name }) => make("button", { type: "button", role: "tab",
+    id: `tab-${name}`, "data-view": name, "aria-controls": "view-frame",
+    onclick: () => update({ view: name }) }));
+  const row = make("div", { class: "tabs", role: "tablist" }, ...tabs);
+  row.addEventListener("keydown", (event) => {
+    const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (!by) return;
+    const at = VIEWS.findIndex(({ name }) => name === state.view);
+    const next = (at + by + VIEWS.length) % VIEWS.length;
+    update({ view: VIEWS[next].name });
+    tabs[next].focus();
+  });
+  listen(["view", "language"], () => {
+    row.setAttribute("aria-label", say("views"));
+    tabs.forEach((tab, i) => {
+      const isChosen = VIEWS[i].name === state.view;
+      tab.textContent = say(`view_${VIEWS[i].name}`);
+      tab.setAttribute("aria-selected", String(isChosen));
+      tab.tabIndex = isChosen ? 0 : -1;
+    });
+  });
+  return row;
+}
+
+// ------------------------------------------------------------------------------ the controls
+
+function controls() {
+  return make("div", { class: "controls" },
+    stepper("layer", (answer) => [
+      ...range(answer.layers).map((i) => [i + 1, say("layer_n", { n: i + 1 })]),
+      ["mean", say("mean_layers")], ["rollout", say("rollout")]]),
+    stepper("head", (answer) => [["mean", say("mean_heads")],
+      ...range(answer.heads).map((i) => [i + 1, say("head_n", { n: i + 1 })])]),
+    unitSwitch(), specialSwitch());
+}
+
+/** A selector with a step to either side. */
+function stepper(what, options) {
+  const label = make("label", { for: `choose-${what}`, class: "unseen" });
+  const select = make("select", { id: `choose-${what}` });
+  const back = make("button", { type: "button", class: "step" }, "‹");
+  const forth = make("button", { type: "button", class: "step" }, "›");
+  const choose = (value) => {
+    const chosen = /^\d+$/.test(value) ? Number(value) : value;
+    const wholeModel = what === "layer" && typeof chosen !== "number";
+    update({ [what]: chosen, ...(wholeModel ? { head: "mean" } : {}) });
+  };
+  const step = (by) => {
+    const next = select.options[select.selectedIndex + by];
+    if (next) choose(next.value);
+  };
+  back.addEventListener("click", () => step(-1));
+  forth.addEventListener("click", () => step(1));
+  select.addEventListener("change", () => choose(select.value));
+  let drawnFor = "";
+  listen(["language", "messages", "current", "layer", "head", "view"], () => {
+    const answer = currentAnswer();
+    label.textContent = say(what);
+    back.setAttribute("aria-label", say(`previous_${what}`));
+    forth.setAttribute("aria-label", say(`next_${what}`));
+    if (!answer) return;
+    const signature = `${state.language}/${answer.layers}/${answer.heads}`;
+    if (drawnFor !== signature) {
+      drawnFor = signature;
+      fill(select, ...options(answer).map(([value, text]) => make("option", { value }, text)));
+    }
+    select.value = String(state[what]);
+    const isIdle = what === "head" ? typeof state.layer !== "number" && state.view !== "ends"
+      : state.view === "ends";
+    select.disabled = isIdle;
+    back.disabled = isIdle || select.selectedIndex <= 0;
+    forth.disabled = isIdle || select.selectedIndex >= select.options.length - 1;
+  });
+  return make("div", { class: "stepper" }, label, back, select, forth);
+}
+
+function unitSwitch() {
+  const [pieces, words] = ["pieces", "words"].map((name) => make("button", { type: "button",
+    "data-unit": name, onclick: () => update({ words: name === "words", point: null }) }));
+  const group = make("div", { class: "switch", role: "group" }, pieces, words);
+  listen(["language", "words"], () => {
+    group.setAttribute("aria-label", say("token_unit"));
+    pieces.textContent = say("pieces");
+    words.textContent = say("words");
+    pieces.setAttribute("aria-pressed", String(!state.words));
+    words.setAttribute("aria-pressed", String(state.words));
+  });
+  return group;
+}
+
+function specialSwitch() {
+  const box = make("input", { type: "checkbox", id: "hide-special",
+    onchange: () => update({ hideSpecial: box.checked, point: null }) });
+  const text = make("span");
+  listen(["language", "hideSpecial"], () => {
+    text.textContent = say("hide_special");
+    box.checked = state.hideSpecial;
+  });
+  return make("label", { class: "check" }, box, text);
+}
+
+function fadeSlider() {
+  const slider = make("input", { type: "range", id: "fade", min: 0, max: 0.5, step: 0.01,
+    oninput: () => update({ fade: Number(slider.value) }) });
+  const text = make("span");
+  const figure = make("output", { for: "fade" });
+  listen(["language", "fade"], () => {
+    text.textContent = say("fade");
+    slider.value = state.fade;
+    figure.textContent = state.fade.toFixed(2);
+  });
+  return make("label", { class: "fade" }, text, slider, figure);
+}
+
+/** The fixed colour scale with its numbers. */
+function colourScale() {
+  const bar = make("span", { class: "ramp" });
+  bar.style.setProperty("--stops", range(17).map((i) => cssColour(i / 16)).join(", "));
+  const figures = make("span", { class: "figures" },
+    ...["1.0", "0.8", "0.6", "0.4", "0.2", "0.0"].map((figure) => make("span", {}, figure)));
+  const name = make("span", { class: "name" });
+  const scale = make("div", { class: "scale", role: "img" }, name, bar, figures);
+  listen(["language"], () => {
+    name.textContent = say("weight");
+    scale.setAttribute("aria-label", `${say("weight")} 0–1`);
+  });
+  return scale;
+}

@@ -1,0 +1,99 @@
+// The text as the model reads it: pieces or words, linked with every view, coloured on request.
+
+import { className, percent, say } from "./boot.js";
+import { fill, make } from "./dom.js";
+import { currentAnswer, listen, state, update } from "./store.js";
+
+/** Build the strip; `close()` gives up the colouring by class. */
+export function textStrip(close) {
+  const line = make("div", { class: "strip", role: "list" });
+  const note = make("p", { class: "strip-note", role: "status" });
+  let marks = [];
+
+  function draw() {
+    line.setAttribute("aria-label", say("text_read"));
+    const answer = currentAnswer();
+    marks = [];
+    if (!answer) {
+      fill(line);
+      fill(note);
+      return;
+    }
+    const shown = answer.tokens(state.words, state.hideSpecial);
+    const values = attributionValues(shown);
+    const largest = Math.max(...(values ?? []).map(Math.abs), 1e-6);
+    let previousWord = null;
+    const children = [];
+    shown.forEach((token, i) => {
+      const word = wordOf(answer, token.places[0]);
+      if (i && word !== previousWord) children.push(" ");
+      previousWord = word;
+      const mark = make("span", { class: token.special ? "token special" : "token", role: "listitem",
+        dir: "auto", onpointerenter: () => update({ point: { row: i, column: null } }),
+        onpointerleave: () => update({ point: null }) },
+      state.words || token.special ? token.name : answer.sources[token.places[0]] || token.name);
+      if (values && !token.special) colourMark(mark, values[i], largest);
+      marks.push(mark);
+      children.push(mark);
+    });
+    fill(line, ...children);
+    drawNote(answer);
+    drawPoint();
+  }
+
+  function attributionValues(shown) {
+    if (state.attribution?.status !== "done") return null;
+    return shown.map(({ places }) => places.reduce(
+      (sum, place) => sum + state.attribution.values[place], 0));
+  }
+
+  function colourMark(mark, value, largest) {
+    const strength = Math.round(6 + 62 * Math.abs(value) / largest);
+    mark.classList.add(value >= 0 ? "for" : "against");
+    mark.style.setProperty("--strength", `${strength}%`);
+    const signed = `${value >= 0 ? "+" : "−"}${Math.abs(value).toFixed(2)}`;
+    mark.title = `${signed} (${say(value >= 0 ? "for" : "against")})`;
+    mark.setAttribute("aria-label", `${mark.textContent}: ${mark.title}`);
+  }
+
+  function drawNote(answer) {
+    const { attribution } = state;
+    if (!attribution) {
+      fill(note, say("counts", { pieces: answer.special.filter((special) => !special).length,
+        words: answer.words.filter(({ places }) => !answer.special[places[0]]).length,
+        limit: answer.model.limit }));
+      return;
+    }
+    const name = className(answer.model.classes.find((item) => item.key === attribution.key));
+    const back = make("button", { type: "button", class: "quiet", onclick: close },
+      say("attribution_close"));
+    if (attribution.status === "waiting") fill(note, say("attribution_wait", { name }));
+    else if (attribution.status === "failed") fill(note, attribution.reason, " ", back);
+    else {
+      fill(note, make("b", {}, say("attribution", { name })), " ",
+        make("span", { class: "key for" }, `+ ${say("for")}`), " ",
+        make("span", { class: "key against" }, `− ${say("against")}`), " ",
+        say("attribution_sum", { total: signed(attribution.total), gained: signed(attribution.gained),
+          error: percent(attribution.error) }), " ", back);
+    }
+  }
+
+  function drawPoint() {
+    marks.forEach((mark, i) => {
+      mark.classList.toggle("looking", state.point?.row === i);
+      mark.classList.toggle("looked-at", state.point?.column === i);
+    });
+  }
+
+  listen(["language", "messages", "current", "words", "hideSpecial", "attribution"], draw);
+  listen(["point"], drawPoint);
+  return make("div", { class: "strip-frame" }, line, note);
+}
+
+function signed(value) {
+  return `${value >= 0 ? "+" : "−"}${Math.abs(value).toFixed(2)}`;
+}
+
+function wordOf(answer, place) {
+  return answer.words.findIndex(({ places }) => places.includes(place));
+}

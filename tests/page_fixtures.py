@@ -1,0 +1,87 @@
+"""Fixtures for the page: a server with the tiny model, and a real browser."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import app
+from bert.predict import EmotionClassifier
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+BROWSER_OPTIONS = (
+    "--no-sandbox", "--disable-gpu", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync", "--no-first-run")
+WAIT = 60_000  # milliseconds: a limit for a hang, never reached otherwise
+
+
+class Server:
+    """The page served in this process, on a port of its own."""
+
+    def __init__(self, classifier: EmotionClassifier, port: int | None = None) -> None:
+        self.port = port or app.free_port("127.0.0.1", 17_860)
+        self.demo = app.build_demo(classifier)
+        self.demo.launch(server_name="127.0.0.1", server_port=self.port, prevent_thread_lock=True,
+                         **app.launch_options())
+        self.address = f"http://127.0.0.1:{self.port}/"
+
+    def stop(self) -> None:
+        self.demo.close(verbose=False)
+
+
+@pytest.fixture(scope="session")
+def server(emotion_folder: Path) -> Iterator[Server]:
+    running = Server(EmotionClassifier.load(emotion_folder))
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., Server]]:
+    """Serve another checkpoint for one test."""
+    started: list[Server] = []
+
+    def serve(classifier: EmotionClassifier, port: int | None = None) -> Server:
+        started.append(Server(classifier, port))
+        return started[-1]
+
+    yield serve
+    for running in started:
+        running.stop()
+
+
+@pytest.fixture(scope="session")
+def browser():
+    from playwright.sync_api import sync_playwright
+    program = next(filter(None, map(shutil.which, BROWSERS)), None)
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=program, args=list(BROWSER_OPTIONS))
+        yield running
+        running.close()
+
+
+@contextmanager
+def opened(browser, address: str, **settings) -> Iterator:
+    """A page of a new visitor; at the end it must have had nothing to complain about."""
+    context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, "locale": "en-GB",
+                                     **settings})
+    context.set_default_timeout(WAIT)
+    page = context.new_page()
+    complaints: list[str] = []
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("console", lambda message: complaints.append(message.text)
+            if message.type == "error" else None)
+    page.complaints = complaints
+    page.goto(address)
+    page.wait_for_selector(".message.current .answer:not(.waiting)")
+    yield page
+    context.close()
+    assert complaints == []
+
+
+@pytest.fixture
+def visit(browser, server) -> Callable:
+    """Open the page: `with visit("layer=1", locale="ko-KR") as page`."""
+    return lambda query="", **settings: opened(browser, f"{server.address}?{query}", **settings)

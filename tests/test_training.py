@@ -1,0 +1,328 @@
+"""The training row, run as people run it: real commands, real kills, real processes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from bert import distill, evaluate, finetune, pretrain, train_tokenizer
+from bert.checkpoint import load_checkpoint, save_checkpoint, untrained
+from bert.config import BertConfig
+from bert.corpus import TokenCorpus
+from bert.labels import KEYS
+from bert.model import BertForPreTraining, BertForSequenceClassification, BertModel
+from bert.pairs import PretrainData
+from bert.tokenizer import WordPieceTokenizer
+from bert.training import Processes, learning_rate_share, make_optimizer, train_step
+
+ROOT = Path(__file__).parent.parent
+TINY = ["--hidden-size", "32", "--num-hidden-layers", "2", "--num-attention-heads", "2",
+        "--intermediate-size", "64", "--max-position-embeddings", "32"]
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT),
+               "GLOO_SOCKET_IFNAME": "lo"}
+LINES = {
+    "achievement": ["드디어 시험에 합격했다", "i finished the whole marathon today"],
+    "recognition": ["팀장님이 모두 앞에서 칭찬해 주셨다", "they clapped and said my name"],
+    "security": ["집에 오니 마음이 놓인다", "the results are fine, i can breathe"],
+    "autonomy": ["이제부터 내 마음대로 정한다", "i answer to nobody now"],
+    "connection": ["친구들이 곁에 있어 고맙다", "my family held me close"],
+    "joy": ["콘서트 정말 신났다", "we laughed until it hurt"],
+    "curiosity": ["저건 왜 저렇게 움직일까", "how does this even work?"],
+    "sadness": ["그 사람이 떠나고 텅 비었다", "she is gone and the house is quiet"],
+    "anger": ["또 약속을 어겨서 열받는다", "how dare they blame me"],
+    "anxiety": ["내일 발표가 걱정돼 잠이 안 온다", "what if the test comes back bad"],
+    "none": ["가게는 아홉 시에 연다", "the shop opens at nine"],
+}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory) -> Path:
+    """A page of text, labelled lines and a tokenizer."""
+    folder = tmp_path_factory.mktemp("files")
+    texts = [text for pair in LINES.values() for text in pair]
+    documents = "\n\n".join("\n".join(texts[i:i + 4]) for i in range(0, len(texts), 2))
+    (folder / "documents.txt").write_text(documents + "\n", encoding="utf-8")
+    (folder / "lines.txt").write_text("\n".join(texts) + "\n", encoding="utf-8")
+    rows = [f"{label}\t{language}\teasy\t\t{text}" for label, pair in LINES.items()
+            for language, text in zip(("ko", "en"), pair, strict=True)]
+    (folder / "train.tsv").write_text("\n".join(["label\tlang\tlevel\tpair\ttext", *rows, ""]),
+                                      encoding="utf-8")
+    (folder / "set.train.tsv").write_text(
+        "so happy today\tjoy\nugh, no\tanger,sad\nfine\tcalm\n", encoding="utf-8")
+    (folder / "map.tsv").write_text(
+        "dataset\toriginal_label\tclass10\tquality\nset\tjoy\tjoy\tclean\nset\tanger\tanger\tclean\n"
+        "set\tcalm\tsecurity\tweak\n", encoding="utf-8")
+    (folder / "parallel.tsv").write_text("ko\ten\n정말 고마워\tthank you so much\n",
+                                         encoding="utf-8")
+    train_tokenizer.main(["--text", str(folder / "lines.txt"), "--vocab-size", "400", "--out",
+                          str(folder / "tokenizer"), "--megabytes", "0.01"])
+    return folder
+
+
+def pretrain_arguments(files: Path, run: Path, steps: int, **extra: str) -> list[str]:
+    flags = {"steps": steps, "batch-tokens": 128, "sequence-length": 24, "report-every": 1,
+             "save-minutes": 0, "warmup": 2, **extra}
+    return ["--tokenizer", str(files / "tokenizer"), "--corpus", str(files / "documents.txt"),
+            "--lines", str(files / "lines.txt"), "--run-dir", str(run), "--out", str(run / "out"),
+            *TINY, *(part for name, value in flags.items() for part in (f"--{name}", str(value)))]
+
+
+def reports(run: Path) -> list[dict]:
+    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_one_batch_can_be_memorised_by_both_tasks(files, tmp_path):
+    tokenizer = WordPieceTokenizer.load(files / "tokenizer" / "tokenizer.json")
+    corpus = TokenCorpus.prepare(tmp_path / "tokens", tokenizer, [files / "documents.txt"], [])
+    data = PretrainData(corpus, tokenizer, 24, 256, 0.15, False, seed=0)
+    batch = max((data.batch(0, i) for i in range(data.open_epoch(0))),
+                key=lambda batch: len(set(batch.nsp_targets)) * len(batch.ids))
+    assert set(batch.nsp_targets) >= {0, 1}
+    model = untrained(BertConfig(
+        vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=2, num_attention_heads=2,
+        intermediate_size=64, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0),
+        BertForPreTraining, 0)
+    optimizer = make_optimizer(model, 5e-3, 0.0)
+    for _ in range(150):
+        sums = pretrain.batch_losses(model, batch, torch.device("cpu"))
+        result = train_step(model, optimizer, sums, Processes(), clip=1.0)
+    for name in ("mlm_accuracy", "nsp_accuracy"):
+        assert result[name][0] == result[name][1], name
+
+
+def test_pretraining_shows_both_losses_and_accuracies_and_draws_them(files, tmp_path):
+    pretrain.main(pretrain_arguments(files, tmp_path, 60, **{"learning-rate": 3e-3,
+                                                             "save-minutes": 5}))
+    history = reports(tmp_path)
+    assert np.mean([r["mlm_loss"] for r in history[-10:]]) < 0.9 * np.mean(
+        [r["mlm_loss"] for r in history[:10]])
+    names = {name for report in history for name in report}
+    assert {"mlm_loss", "nsp_loss", "mlm_accuracy", "nsp_accuracy", "tokens_per_second"} <= names
+    assert (tmp_path / "curves.png").stat().st_size > 10_000
+    assert load_checkpoint(tmp_path / "out").has_nsp
+
+
+@pytest.mark.parametrize("dropout", ["0.0", "0.2"])
+def test_a_killed_run_ends_at_the_very_same_weights(files, tmp_path, dropout):
+    extra = {"hidden-dropout-prob": dropout, "attention-probs-dropout-prob": dropout}
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    command = [sys.executable, "-m", "bert.pretrain"]
+    subprocess.run([*command, *pretrain_arguments(files, whole, 12, **extra)], check=True,
+                   env=ENVIRONMENT, capture_output=True)
+    for kill_at in (3, 7):
+        process = subprocess.Popen([*command, *pretrain_arguments(files, killed, 12, **extra)],
+                                   env=ENVIRONMENT, stdout=subprocess.PIPE, text=True)
+        for line in process.stdout:
+            if f" {kill_at}/12 " in line:
+                process.send_signal(signal.SIGKILL)
+                break
+        process.stdout.close()
+        assert process.wait() == -signal.SIGKILL
+    subprocess.run([*command, *pretrain_arguments(files, killed, 12, **extra)], check=True,
+                   env=ENVIRONMENT, capture_output=True)
+    one, other = load_file(whole / "state.safetensors"), load_file(killed / "state.safetensors")
+    assert one.keys() == other.keys()
+    for name in one:
+        assert torch.equal(one[name], other[name]), name
+    assert [r["step"] for r in reports(killed)] == list(range(1, 13))
+
+
+def test_two_processes_equal_one_with_twice_the_batch(files, tmp_path):
+    one, two = tmp_path / "one", tmp_path / "two"
+    subprocess.run([sys.executable, "-m", "bert.pretrain", *pretrain_arguments(
+        files, one, 6, **{"batch-tokens": 256})], check=True, env=ENVIRONMENT, capture_output=True)
+    subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone",
+                    "--nproc-per-node", "2", "-m", "bert.pretrain",
+                    *pretrain_arguments(files, two, 6, **{"batch-tokens": 128})],
+                   check=True, env=ENVIRONMENT, capture_output=True)
+    for name in ("mlm_loss", "nsp_loss", "mlm_accuracy", "nsp_accuracy"):
+        alone = [report.get(name) for report in reports(one)]
+        together = [report.get(name) for report in reports(two)]
+        assert together == pytest.approx(alone, rel=1e-4), name
+
+
+def test_a_saved_run_of_another_shape_is_refused(files, tmp_path, capsys):
+    pretrain.main(pretrain_arguments(files, tmp_path, 1))
+    with pytest.raises(SystemExit) as stopped:
+        pretrain.main([*pretrain_arguments(files, tmp_path, 2), "--hidden-size", "64"])
+    assert stopped.value.code == 2
+    assert "another shape" in capsys.readouterr().err
+
+
+def test_a_disk_that_is_full_loses_nothing(files, tmp_path, monkeypatch, capsys):
+    pretrain.main(pretrain_arguments(files, tmp_path, 2))
+    before = (tmp_path / "state.safetensors").read_bytes()
+
+    def full(*arguments, **options):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("bert.training.save_file", full)
+    with pytest.raises(SystemExit):
+        pretrain.main(pretrain_arguments(files, tmp_path, 4))
+    assert "No space left" in capsys.readouterr().err
+    assert (tmp_path / "state.safetensors").read_bytes() == before
+    assert not list(tmp_path.glob("*.new"))
+
+
+def test_a_corpus_without_documents_is_refused_for_nsp(files, tmp_path, capsys):
+    path = tmp_path / "apart.txt"
+    path.write_text("one\n\ntwo\n\nthree\n", encoding="utf-8")
+    with pytest.raises(SystemExit) as stopped:
+        pretrain.main(["--tokenizer", str(files / "tokenizer"), "--corpus", str(path), "--run-dir",
+                       str(tmp_path / "run"), "--out", str(tmp_path / "out"), *TINY,
+                       "--sequence-length", "16"])
+    error = capsys.readouterr().err
+    assert stopped.value.code == 2 and error.count("\n") == 1
+    assert "no document of two sentences" in error
+
+
+# ------------------------------------------------------------------------------- fine-tuning
+
+
+def small_start(files: Path, folder: Path) -> Path:
+    tokenizer = WordPieceTokenizer.load(files / "tokenizer" / "tokenizer.json")
+    config = BertConfig(vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=2,
+                        num_attention_heads=2, intermediate_size=64, max_position_embeddings=32)
+    save_checkpoint(folder, untrained(config, BertForPreTraining, 0), tokenizer)
+    return folder
+
+
+def test_labelled_lines_are_learned_and_none_stays_flat(files, tmp_path):
+    start = small_start(files, tmp_path / "start")
+    finetune.main(["--start-from", str(start), "--train", str(files / "train.tsv"), "--dev",
+                   str(files / "train.tsv"), "--run-dir", str(tmp_path / "run"), "--out",
+                   str(tmp_path / "out"), "--epochs", "60", "--batch-tokens", "128",
+                   "--learning-rate", "3e-3", "--layer-decay", "1.0", "--dropout", "0.0",
+                   "--label-smoothing", "0.0", "--patience", "60", "--report-every", "1000"])
+    evaluate.main(["--checkpoint", str(tmp_path / "out"), "--data", str(files / "train.tsv")])
+    results = json.loads((tmp_path / "out" / "metrics.json").read_text())["evaluate"]["languages"]
+    for language in ("ko", "en"):
+        assert results[language]["accuracy"] >= 0.9
+    best = load_checkpoint(tmp_path / "run" / "best")
+    logits = finetune.logits_of(best.model, best.tokenizer, [*LINES["none"], *LINES["joy"]])
+    top = torch.from_numpy(logits).softmax(-1).max(-1).values
+    assert top[:2].max() < 0.5 * top[2:].min()
+
+
+def test_auxiliary_and_mapped_sets_train_beside_our_lines(files, tmp_path):
+    start = small_start(files, tmp_path / "start")
+    finetune.main(["--start-from", str(start), "--train", str(files / "train.tsv"), "--dev",
+                   str(files / "train.tsv"), "--auxiliary", str(files / "set.train.tsv"),
+                   "--mapped", str(files / "set.train.tsv"), "--label-map", str(files / "map.tsv"),
+                   "--run-dir", str(tmp_path / "run"), "--out", str(tmp_path / "out"), "--epochs", "2",
+                   "--report-every", "1"])
+    names = {name for report in reports(tmp_path / "run") for name in report}
+    assert {"emotion_loss", "set_loss"} <= names
+    saved = load_file(tmp_path / "out" / "model.safetensors")
+    assert not any("heads" in name for name in saved)
+    assert saved["classifier.weight"].dtype == torch.float16
+
+
+def test_only_lines_that_map_cleanly_onto_one_feeling_are_taken(files):
+    lines = finetune.mapped_lines(files / "set.train.tsv",
+                                  finetune.read_label_map(files / "map.tsv"))
+    assert [(line.label, line.text) for line in lines] == [("joy", "so happy today")]
+
+
+def test_frozen_layers_keep_their_weights(files, tmp_path):
+    start = small_start(files, tmp_path / "start")
+    finetune.main(["--start-from", str(start), "--train", str(files / "train.tsv"), "--run-dir",
+                   str(tmp_path / "run"), "--out", str(tmp_path / "out"), "--epochs", "1",
+                   "--freeze", "2"])
+    before = load_checkpoint(start).model.bert.state_dict()
+    after = load_checkpoint(tmp_path / "run" / "best").model.bert.state_dict()
+    for name, value in after.items():
+        is_frozen = name.startswith(("embeddings.", "encoder.layer.0."))
+        assert torch.equal(before[name], value) == is_frozen, name
+
+
+def test_the_temperature_is_folded_into_the_classifier():
+    config = BertConfig(vocab_size=50, hidden_size=32, num_hidden_layers=1, num_attention_heads=2,
+                        intermediate_size=32, id2label=KEYS)
+    model = untrained(config, BertForSequenceClassification, 0)
+    lines = [finetune.LabelledLine(key, "ko", "easy", "", "x") for key in KEYS] * 3
+    truth = np.tile(np.arange(10), 3)
+    logits = np.eye(10, dtype=np.float32)[(truth + (np.arange(30) < 9)) % 10] * 20
+    weight = model.classifier.weight.clone()
+    calibrated = finetune.calibrate(model, logits, lines, keep=0.9)
+    temperature = (weight / calibrated.classifier.weight).mean().item()
+    sure = np.exp(20 / temperature) / (np.exp(20 / temperature) + 9)
+    assert sure == pytest.approx(0.7, abs=0.01)  # right 21 times of 30
+
+
+def test_layers_further_down_learn_slower():
+    config = BertConfig(vocab_size=50, hidden_size=32, num_hidden_layers=3, num_attention_heads=2,
+                        intermediate_size=32, id2label=KEYS)
+    model = untrained(config, BertForSequenceClassification, 0)
+    optimizer = make_optimizer(model, 1.0, 0.01, layer_decay=0.5)
+    rate_of = {id(p): group["lr"] for group in optimizer.param_groups for p in group["params"]}
+    assert rate_of[id(model.classifier.weight)] == 1.0
+    assert rate_of[id(model.bert.encoder.layer[2].attention.qkv.weight)] == 0.5
+    assert rate_of[id(model.bert.encoder.layer[0].attention.qkv.weight)] == 0.125
+    assert rate_of[id(model.bert.embeddings.word_embeddings.weight)] == 0.0625
+    decay_of = {id(p): group["weight_decay"] for group in optimizer.param_groups
+                for p in group["params"]}
+    assert decay_of[id(model.classifier.weight)] == 0.01
+    assert decay_of[id(model.classifier.bias)] == 0.0
+
+
+def test_the_learning_rate_climbs_holds_and_falls():
+    shares = [learning_rate_share(step, 100, 10, 20) for step in range(100)]
+    assert shares[0] == 0.1 and shares[9] == 1.0 and shares[50] == 1.0
+    assert shares[80] == 1.0 and shares[99] == pytest.approx(0.05)
+
+
+# ------------------------------------------------------------------------------- distillation
+
+
+def test_a_student_comes_closer_to_its_teacher(files, tmp_path):
+    start = small_start(files, tmp_path / "start")
+    tokenizer = load_checkpoint(start).tokenizer
+    config = BertConfig(vocab_size=len(tokenizer), hidden_size=48, num_hidden_layers=1,
+                        num_attention_heads=2, intermediate_size=64, initializer_range=0.2)
+    save_checkpoint(tmp_path / "teacher", untrained(config, BertModel, 1), tokenizer)
+    distill.main(["--teacher", str(tmp_path / "teacher"), "--start-from", str(start), "--english",
+                  str(files / "lines.txt"), "--parallel", str(files / "parallel.tsv"), "--run-dir",
+                  str(tmp_path / "run"), "--out", str(tmp_path / "out"), "--epochs", "60",
+                  "--batch-tokens", "256", "--learning-rate", "3e-3", "--mask-rate", "0.15",
+                  "--warmup", "5", "--report-every", "1"])
+    history = reports(tmp_path / "run")
+    assert history[-1]["pooled_loss"] < 0.5 * history[0]["pooled_loss"]
+    assert history[-1]["mlm_loss"] < history[0]["mlm_loss"]
+    assert load_checkpoint(tmp_path / "out").has_mlm
+
+
+# ------------------------------------------------------------------------------- bad input
+
+
+@pytest.mark.parametrize(("command", "arguments", "complaint"), [
+    (train_tokenizer, ["--text", "nowhere.txt", "--out", "x"], "nowhere.txt is not there"),
+    (pretrain, ["--tokenizer", "nowhere", "--run-dir", "r", "--out", "o"], "no text"),
+    (pretrain, ["--tokenizer", "nowhere", "--lines", "a", "--run-dir", "r", "--out", "o"],
+     "nowhere/tokenizer.json is missing"),
+    (pretrain, ["--steps", "many"], "invalid int value"),
+    (finetune, ["--start-from", "x", "--run-dir", "r", "--out", "o"], "nothing to learn from"),
+    (finetune, ["--start-from", "x", "--mapped", "f", "--run-dir", "r", "--out", "o"], "--label-map"),
+    (finetune, ["--start-from", "x", "--train", "gone.tsv", "--run-dir", "r", "--out", "o"],
+     "gone.tsv is not there"),
+    (distill, ["--teacher", "t", "--start-from", "x", "--run-dir", "r", "--out", "o"],
+     "nothing to learn from"),
+    (evaluate, ["--data", "gone.tsv"], "gone.tsv is not there"),
+    (evaluate, ["--public", "x"], "--label-map"),
+])
+def test_a_wrong_call_gets_one_line_and_exit_code_2(tmp_path, monkeypatch, capsys, command,
+                                                    arguments, complaint):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as stopped:
+        command.main(arguments)
+    error = capsys.readouterr().err
+    assert stopped.value.code == 2
+    assert error.count("\n") == 1 and complaint in error
+    assert list(tmp_path.iterdir()) == []
