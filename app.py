@@ -99,7 +99,7 @@ def add_endpoints(classifier: EmotionClassifier) -> None:
     """The two documented endpoints, and those that the page itself uses."""
     about: dict = {}
 
-    def predict(text: str = "") -> dict:
+    def predict(text: str) -> dict:
         """The feeling of a text: label, whether the model is confident, and all probabilities.
 
         At most 5,000 characters are taken; `truncated` says whether the model read all of them.
@@ -108,7 +108,7 @@ def add_endpoints(classifier: EmotionClassifier) -> None:
         return {name: answer[name] for name in
                 ("label", "confident", "probabilities", "tokens", "truncated")}
 
-    def attention(text: str = "", layer: int = 1, head: int = 1) -> dict:
+    def attention(text: str, layer: int, head: int) -> dict:
         """Exact attention weights of one head, query × key; layers and heads count from 1."""
         layer, head = check_number("layer", layer), check_number("head", head)
         classifier.check_head(layer, head)
@@ -116,7 +116,7 @@ def add_endpoints(classifier: EmotionClassifier) -> None:
         return {"tokens": prediction.tokens,
                 "weights": prediction.attentions[layer - 1, head - 1].tolist()}
 
-    def look(text: str = "") -> dict:
+    def look(text: str) -> dict:
         """Everything the page draws of one text."""
         prediction = read(classifier, check_text(text))
         if not about:
@@ -125,7 +125,7 @@ def add_endpoints(classifier: EmotionClassifier) -> None:
                 "probabilities": prediction.probabilities.tolist(),
                 "confident": prediction.confident, "care": speaks_of_self_harm(prediction.text)}
 
-    def explain(text: str = "", key: str = "") -> dict:
+    def explain(text: str, key: str) -> dict:
         """How much each piece speaks for or against a class."""
         if not isinstance(key, str):
             raise ValueError(f"The class is a {type(key).__name__}: send its key.")
@@ -133,10 +133,9 @@ def add_endpoints(classifier: EmotionClassifier) -> None:
         return {"values": found.values.tolist(), "total": found.total, "gained": found.gained,
                 "error": found.error}
 
-    def export(text: str = "", what: str = "", ending: str = "",
-               options: dict | None = None) -> dict:
+    def export(text: str, what: str, ending: str, options: dict) -> dict:
         """One file to take away, in base64."""
-        wanted = exports.Wanted.checked(what, ending, options or {},
+        wanted = exports.Wanted.checked(what, ending, options,
                                         classifier.config.num_hidden_layers,
                                         classifier.config.num_attention_heads)
         prediction = read(classifier, check_text(text))
@@ -155,10 +154,20 @@ def add_endpoints(classifier: EmotionClassifier) -> None:
 # ---------------------------------------------------------------------------------- the page
 
 
+class Page(gr.Blocks):
+    """Blocks that refuse a request with too few values in one sentence."""
+
+    def validate_inputs(self, block_fn: Any, inputs: list) -> None:
+        needed = len(block_fn.inputs)
+        if len(inputs) < needed:
+            raise gr.Error(f"{len(inputs)} of {needed} values were sent: {block_fn.api_name} needs "
+                           "all of them.", print_exception=False)
+
+
 def build_demo(classifier: EmotionClassifier) -> gr.Blocks:
     """The page: a place for what the browser draws, and the endpoints behind it."""
-    with gr.Blocks(title=texts()["en"]["title"], analytics_enabled=False, fill_width=True,
-                   delete_cache=(3600, 3600)) as demo:
+    with Page(title=texts()["en"]["title"], analytics_enabled=False, fill_width=True,
+              delete_cache=(3600, 3600)) as demo:
         gr.HTML(html_template='<div id="microscope"></div>', js_on_load=None,
                 apply_default_css=False)
         add_endpoints(classifier)

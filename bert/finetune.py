@@ -24,6 +24,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from bert.augment import refill
 from bert.checkpoint import load_checkpoint, save_checkpoint, untrained
 from bert.config import Parser, add_options, option, read_options
 from bert.corpus import LabelledLine, read_labelled, read_text_lines
@@ -60,6 +61,7 @@ class FinetuneConfig(LoopConfig):
     balance: bool = option(False, "weigh classes so that each counts the same")
     freeze: int = option(0, "layers, from the embeddings up, that do not learn")
     patience: int = option(3, "epochs without a better dev score before stopping")
+    augment: int = option(0, "copies of each line with words filled in anew (--augment-with)")
     keep_feeling: float = option(0.9, "share of dev's feeling lines that must stay confident")
 
 
@@ -363,6 +365,8 @@ def build_parser() -> Parser:
                         help="text<TAB>label,label; lines that --label-map maps onto a feeling")
     parser.add_argument("--label-map", type=Path, metavar="FILE",
                         help="columns dataset, original_label, class10, quality")
+    parser.add_argument("--augment-with", type=Path, metavar="CHECKPOINT",
+                        help="pre-trained checkpoint that fills in the words for --augment")
     parser.add_argument("--languages", nargs="*", default=[], metavar="LANG",
                         help="use only our lines in these languages (default: all)")
     parser.add_argument("--run-dir", type=Path, required=True, help="folder for the saved state")
@@ -376,6 +380,12 @@ def read_sources(arguments, settings: FinetuneConfig):
     """A function that makes the sources once the tokenizer is known; files are read now."""
     own = [line for path in arguments.train for line in read_labelled(path)
            if not arguments.languages or line.language in arguments.languages]
+    if settings.augment and arguments.augment_with is None:
+        raise ValueError("--augment needs --augment-with")
+    if settings.augment:
+        filler = load_checkpoint(arguments.augment_with)
+        own += [line for copy in range(settings.augment)
+                for line in refill(own, filler, seed=settings.seed + copy)]
     if arguments.mapped and arguments.label_map is None:
         raise ValueError("--mapped needs --label-map")
     label_map = read_label_map(arguments.label_map) if arguments.mapped else {}

@@ -1,15 +1,17 @@
 """Fixtures for the page: a server with the tiny model, and a real browser."""
 
+import os
+import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-import app
-from bert.predict import EmotionClassifier
-
+ROOT = Path(__file__).parent.parent
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 BROWSER_OPTIONS = (
     "--no-sandbox", "--disable-gpu", "--disable-background-networking",
@@ -18,22 +20,28 @@ WAIT = 60_000  # milliseconds: a limit for a hang, never reached otherwise
 
 
 class Server:
-    """The page served in this process, on a port of its own."""
+    """`python app.py` in a process of its own."""
 
-    def __init__(self, classifier: EmotionClassifier, port: int | None = None) -> None:
-        self.port = port or app.free_port("127.0.0.1", 17_860)
-        self.demo = app.build_demo(classifier)
-        self.demo.launch(server_name="127.0.0.1", server_port=self.port, prevent_thread_lock=True,
-                         **app.launch_options())
-        self.address = f"http://127.0.0.1:{self.port}/"
+    def __init__(self, checkpoint: Path, port: int = 17_860, **settings: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, ROOT / "app.py", "--checkpoint", checkpoint, "--port", str(port)],
+            cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            env={**os.environ, "PYTHONUTF8": "1", "PYTHONUNBUFFERED": "1", **settings})
+        self.said = ""
+        while not (found := re.search(r"is at (http://[\d.]+:(\d+)/)", self.said)):
+            line = self.process.stdout.readline()
+            assert line, f"the server ended: {self.said}"
+            self.said += line
+        self.address, self.port = found[1], int(found[2])
 
     def stop(self) -> None:
-        self.demo.close(verbose=False)
+        self.process.terminate()
+        self.process.communicate()
 
 
 @pytest.fixture(scope="session")
 def server(emotion_folder: Path) -> Iterator[Server]:
-    running = Server(EmotionClassifier.load(emotion_folder))
+    running = Server(emotion_folder)
     yield running
     running.stop()
 
@@ -43,8 +51,8 @@ def serve() -> Iterator[Callable[..., Server]]:
     """Serve another checkpoint for one test."""
     started: list[Server] = []
 
-    def serve(classifier: EmotionClassifier, port: int | None = None) -> Server:
-        started.append(Server(classifier, port))
+    def serve(checkpoint: Path, **settings) -> Server:
+        started.append(Server(checkpoint, **settings))
         return started[-1]
 
     yield serve

@@ -3,7 +3,6 @@
 import base64
 import io
 import json
-import os
 import re
 import socket
 import subprocess
@@ -20,7 +19,6 @@ from gradio_client.exceptions import AppError
 
 import app
 from bert import exports, views
-from bert.predict import EmotionClassifier
 
 pytest_plugins = ("page_fixtures",)
 ROOT = Path(__file__).parent.parent
@@ -92,7 +90,8 @@ def test_a_refusal_reaches_the_client_as_its_sentence(client):
 @pytest.mark.parametrize("name, values, sentence", [
     ("predict", [""], "The text is empty"),
     ("predict", [" \n\u200b"], "The text is empty"),
-    ("predict", [], "The text is empty"),
+    ("predict", [], "0 of 1 values were sent: predict needs all of them."),
+    ("attention", [TEXT, 1], "2 of 3 values were sent: attention needs all of them."),
     ("predict", [None], "The text is a NoneType: send a string."),
     ("predict", [{"a": 1}], "The text is a dict: send a string."),
     ("predict", ["a" * 5_001], "The text has 5,001 characters: at most 5,000 are read."),
@@ -146,7 +145,7 @@ def test_a_long_text_is_cut_and_says_where(server, classifier):
 
 
 def test_a_checkpoint_without_classifier_shows_attention_and_says_so(serve, pretrained_folder):
-    server = serve(EmotionClassifier.load(pretrained_folder))
+    server = serve(pretrained_folder)
     given = answer(server.address, "look", TEXT)
     assert given["probabilities"] == [] and given["model"]["has_classifier"] is False
     assert len(answer(server.address, "attention", TEXT, 1, 1)["weights"]) == len(given["pieces"])
@@ -244,13 +243,6 @@ def test_the_page_asks_no_other_server_for_anything():
 # ---------------------------------------------------------------------------------- command line
 
 
-def start(*arguments: object, **settings: str) -> subprocess.Popen:
-    return subprocess.Popen(
-        [sys.executable, ROOT / "app.py", *map(str, arguments)], cwd=ROOT, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", **settings})
-
-
 def test_importing_the_app_loads_neither_weights_nor_heavy_libraries():
     found = subprocess.run(
         [sys.executable, "-c", "import sys, app; print('transformers' in sys.modules, "
@@ -258,22 +250,23 @@ def test_importing_the_app_loads_neither_weights_nor_heavy_libraries():
     assert found.stdout.split() == ["False", "False"]
 
 
-def test_it_starts_the_way_a_space_does_and_takes_the_next_free_port(emotion_folder):
+def test_it_starts_the_way_a_space_does_and_takes_the_next_free_port(serve, emotion_folder):
     with socket.socket() as taken:
         taken.bind(("0.0.0.0", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with start("--checkpoint", emotion_folder, SYSTEM="spaces", SPACE_ID="a/b",
-                   GRADIO_SERVER_NAME="0.0.0.0", GRADIO_SERVER_PORT=str(port)) as running:
-            try:
-                assert f"port {port} is taken" in running.stdout.readline()
-                address = re.search(r"http://\S+", running.stdout.readline())[0]
-                port = int(address.rstrip("/").rsplit(":", 1)[1])
-                given = answer(f"http://127.0.0.1:{port}/", "predict", TEXT)
-                assert given["label"] == "achievement"
-            finally:
-                running.terminate()
-                running.communicate()
+        server = serve(emotion_folder, port=port, SYSTEM="spaces", SPACE_ID="a/b",
+                       GRADIO_SERVER_NAME="0.0.0.0")
+    assert f"port {port} is taken: using {server.port}" in server.said
+    local = f"http://127.0.0.1:{server.port}/"
+    assert answer(local, "predict", TEXT)["label"] == "achievement"
+
+
+def test_host_and_port_come_from_the_environment(monkeypatch):
+    monkeypatch.setenv("GRADIO_SERVER_NAME", "0.0.0.0")
+    monkeypatch.setenv("GRADIO_SERVER_PORT", "7999")
+    arguments = app.build_parser().parse_args([])
+    assert (arguments.host, arguments.port) == ("0.0.0.0", 7999)
 
 
 @pytest.mark.parametrize("arguments, sentence", [

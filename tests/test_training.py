@@ -13,6 +13,7 @@ import torch
 from safetensors.torch import load_file
 
 from bert import distill, evaluate, finetune, pretrain, train_tokenizer
+from bert.augment import refill
 from bert.checkpoint import load_checkpoint, save_checkpoint, untrained
 from bert.config import BertConfig
 from bert.corpus import TokenCorpus
@@ -137,15 +138,15 @@ def test_a_killed_run_ends_at_the_very_same_weights(files, tmp_path, dropout):
 def test_two_processes_equal_one_with_twice_the_batch(files, tmp_path):
     one, two = tmp_path / "one", tmp_path / "two"
     subprocess.run([sys.executable, "-m", "bert.pretrain", *pretrain_arguments(
-        files, one, 6, **{"batch-tokens": 256})], check=True, env=ENVIRONMENT, capture_output=True)
+        files, one, 6, **{"batch-tokens": 256, "learning-rate": 1e-4})], check=True, env=ENVIRONMENT, capture_output=True)
     subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone",
                     "--nproc-per-node", "2", "-m", "bert.pretrain",
-                    *pretrain_arguments(files, two, 6, **{"batch-tokens": 128})],
+                    *pretrain_arguments(files, two, 6, **{"learning-rate": 1e-4})],
                    check=True, env=ENVIRONMENT, capture_output=True)
     for name in ("mlm_loss", "nsp_loss", "mlm_accuracy", "nsp_accuracy"):
-        alone = [report.get(name) for report in reports(one)]
-        together = [report.get(name) for report in reports(two)]
-        assert together == pytest.approx(alone, rel=1e-4), name
+        alone = {report["step"]: report[name] for report in reports(one) if name in report}
+        together = {report["step"]: report[name] for report in reports(two) if name in report}
+        assert alone and together == pytest.approx(alone, rel=1e-4), name
 
 
 def test_a_saved_run_of_another_shape_is_refused(files, tmp_path, capsys):
@@ -216,13 +217,26 @@ def test_auxiliary_and_mapped_sets_train_beside_our_lines(files, tmp_path):
     finetune.main(["--start-from", str(start), "--train", str(files / "train.tsv"), "--dev",
                    str(files / "train.tsv"), "--auxiliary", str(files / "set.train.tsv"),
                    "--mapped", str(files / "set.train.tsv"), "--label-map", str(files / "map.tsv"),
-                   "--run-dir", str(tmp_path / "run"), "--out", str(tmp_path / "out"), "--epochs", "2",
-                   "--report-every", "1"])
+                   "--run-dir", str(tmp_path / "run"), "--out", str(tmp_path / "out"), "--epochs",
+                   "2", "--report-every", "1"])
     names = {name for report in reports(tmp_path / "run") for name in report}
     assert {"emotion_loss", "set_loss"} <= names
     saved = load_file(tmp_path / "out" / "model.safetensors")
     assert not any("heads" in name for name in saved)
     assert saved["classifier.weight"].dtype == torch.float16
+
+
+def test_words_are_filled_in_anew_and_the_label_is_kept(files, tmp_path):
+    start = load_checkpoint(small_start(files, tmp_path / "start"))
+    lines = finetune.read_labelled(files / "train.tsv")
+    copies = refill(lines, start, rate=0.3)
+    assert len(copies) > 0.9 * len(lines)
+    texts = {line.text: line.label for line in lines}
+    assert all(copy.text not in texts for copy in copies)
+    kept = [copy for copy in copies if "시험" in copy.text or "합격" in copy.text]
+    assert all(copy.label == "achievement" for copy in kept)
+    assert refill(lines, start, rate=0.3) == copies
+    assert refill(lines, start, rate=0.3, seed=1) != copies
 
 
 def test_only_lines_that_map_cleanly_onto_one_feeling_are_taken(files):
@@ -309,7 +323,8 @@ def test_a_student_comes_closer_to_its_teacher(files, tmp_path):
      "nowhere/tokenizer.json is missing"),
     (pretrain, ["--steps", "many"], "invalid int value"),
     (finetune, ["--start-from", "x", "--run-dir", "r", "--out", "o"], "nothing to learn from"),
-    (finetune, ["--start-from", "x", "--mapped", "f", "--run-dir", "r", "--out", "o"], "--label-map"),
+    (finetune, ["--start-from", "x", "--mapped", "f", "--run-dir", "r", "--out", "o"],
+     "--label-map"),
     (finetune, ["--start-from", "x", "--train", "gone.tsv", "--run-dir", "r", "--out", "o"],
      "gone.tsv is not there"),
     (distill, ["--teacher", "t", "--start-from", "x", "--run-dir", "r", "--out", "o"],

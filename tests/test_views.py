@@ -229,14 +229,16 @@ def test_the_colour_table_is_the_colour_map_of_the_figures():
 
 
 @pytest.mark.parametrize("text", [
-    "요즘 그냥 죽고 싶다", "죽고싶어", "자해를 했다", "I want to die", "I don't want to live anymore",
-    "thinking about suicide", "사라지고 싶어요", "I keep hurting myself", "주\u200b고 자\u200b살"])
+    "요즘 그냥 죽고 싶다", "죽고싶어", "자해를 했다", "I want to die",
+    "I don't want to live anymore", "thinking about suicide", "사라지고 싶어요",
+    "I keep hurting myself", "주\u200b고 자\u200b살"])
 def test_texts_about_self_harm_are_noticed(text):
     assert speaks_of_self_harm(text)
 
 
 @pytest.mark.parametrize("text", [
-    "배고파 죽겠다", "I killed it on stage tonight", "오늘 정말 즐거웠다", "the deadline is tomorrow"])
+    "배고파 죽겠다", "I killed it on stage tonight", "오늘 정말 즐거웠다",
+    "the deadline is tomorrow"])
 def test_other_texts_are_left_in_peace(text):
     assert not speaks_of_self_harm(text)
 

