@@ -171,7 +171,7 @@ def build_demo(classifier: EmotionClassifier) -> gr.Blocks:
         gr.HTML(html_template='<div id="microscope"></div>', js_on_load=None,
                 apply_default_css=False)
         add_endpoints(classifier)
-    return demo.queue(max_size=200)
+    return demo.queue(max_size=200, api_open=True)  # plain POST, on a Space as well
 
 
 class PageFiles(StaticFiles):

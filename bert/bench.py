@@ -41,7 +41,8 @@ SHIPPED = ROOT / "checkpoints" / "emotion"
 DATA = ROOT / "assets" / "data" / "train.tsv"
 TEXT_LENGTHS = {16: 0.70, 64: 0.80, 128: 0.85}  # tokens of one text, and the ratio wanted
 PIPELINE_BATCHES = (1, 8, 32)                    # the pipeline is timed at the best of these
-MANY_TEXTS = 256
+MANY, MANY_TEXTS = "many", 256
+STEP = "step"
 MATRIX = 1_024                                   # side of the product that measures the peak
 FIRST_PIECE, MASK_ID = 5, 4                      # the special tokens come first
 
@@ -103,20 +104,21 @@ def needs(*modules: str) -> None:
                              "pip install -r tests/requirements.txt")
 
 
-class Runner:
-    """A function made and run in a process of its own, so that no peer gains or suffers from the
-    settings of another: `make(*values)` gives the function, `seconds(n)` times n calls of it."""
+Functions = dict[Any, Callable[[], object]]  # what a process can be told to run, by name
 
-    def __init__(self, make: Callable[..., Callable[[], object]], *values: Any) -> None:
+
+class Runner:
+    """A process of its own that runs functions when told, so that no peer gains or suffers from the
+    settings of another. `make(*values)` is called there and gives the functions."""
+
+    def __init__(self, make: Callable[..., Functions], *values: Any) -> None:
         context = multiprocessing.get_context("spawn")
         self.pipe, end = context.Pipe()
         self.process = context.Process(target=_run_when_told, args=(end, make, values), daemon=True)
         self.process.start()
         end.close()
 
-    def seconds(self, calls: int) -> float:
-        """How long one call took, the mean over `calls` of them."""
-        self.pipe.send(calls)
+    def answer(self) -> Any:
         try:
             answer = self.pipe.recv()
         except EOFError:
@@ -125,21 +127,29 @@ class Runner:
             raise ValueError(answer)
         return answer
 
+    def seconds(self, name: Any, calls: int) -> float:
+        """How long one call of a function took, the mean over `calls` of them."""
+        self.pipe.send((name, calls))
+        return self.answer()
+
     def stop(self) -> None:
-        self.process.terminate()
-        self.process.join()
         self.pipe.close()
+        self.process.join(timeout=10)
+        self.process.kill()
+        self.process.join()
 
 
-def _run_when_told(pipe: Any, make: Callable[..., Callable[[], object]], values: tuple) -> None:
+def _run_when_told(pipe: Any, make: Callable[..., Functions], values: tuple) -> None:
     try:
-        function = make(*values)
-        function()  # the first call of anything is slower
+        functions = make(*values)
+        for function in functions.values():
+            function()  # the first call of anything is slower
+        pipe.send(None)
         while True:
-            calls = pipe.recv()
+            name, calls = pipe.recv()
             began = time.perf_counter()
             for _ in range(calls):
-                function()
+                functions[name]()
             pipe.send((time.perf_counter() - began) / calls)
     except EOFError:
         return
@@ -149,21 +159,24 @@ def _run_when_told(pipe: Any, make: Callable[..., Callable[[], object]], values:
 
 @contextmanager
 def runners(*made: tuple) -> Iterator[list[Runner]]:
+    """Start a process for each `(make, *values)`; all are ready before the first is measured."""
     with ExitStack() as stack:
         started = []
         for make, *values in made:
             started.append(Runner(make, *values))
             stack.callback(started[-1].stop)
+        for runner in started:
+            runner.answer()
         yield started
 
 
-def in_turns(runs: Sequence[Runner], rounds: int, calls: int) -> list[list[float]]:
+def in_turns(runs: Sequence[Runner], name: Any, rounds: int, calls: int) -> list[list[float]]:
     """Seconds a call of each runner, round by round, the order turned over every time."""
     taken: list[list[float]] = [[] for _ in runs]
     for number in range(rounds):
         places = range(len(runs)) if number % 2 == 0 else reversed(range(len(runs)))
         for place in places:
-            taken[place].append(runs[place].seconds(calls))
+            taken[place].append(runs[place].seconds(name, calls))
     return taken
 
 
@@ -216,82 +229,89 @@ def mixed_texts(count: int) -> list[str]:
 # ---------------------------------------------------------------------------------- model
 
 
-def our_one_text(folder: Path, ids: list[int]) -> Callable[[], object]:
+def our_answers(folder: Path, ids: dict[int, list[int]], texts: list[str]) -> Functions:
     tune_machine()
-    model = EmotionClassifier.load(folder).model
-    return torch.inference_mode()(lambda: model(torch.tensor([ids])))
+    classifier = EmotionClassifier.load(folder)
+
+    def one_text(tokens: int) -> Callable[[], object]:
+        batch = torch.tensor([ids[tokens]])
+        return torch.inference_mode()(lambda: classifier.model(batch))
+
+    return {**{tokens: one_text(tokens) for tokens in ids},
+            MANY: lambda: classifier.predict_many(texts)}
 
 
-def their_one_text(folder: Path, ids: list[int]) -> Callable[[], object]:
-    from transformers import AutoModelForSequenceClassification
-    model = AutoModelForSequenceClassification.from_pretrained(folder, attn_implementation="eager")
-    return torch.inference_mode()(lambda: model.eval()(
-        torch.tensor([ids]), output_attentions=True, output_hidden_states=True))
+def their_answers(folder: Path, ids: dict[int, list[int]], texts: list[str],
+                  batch_sizes: Sequence[int]) -> Functions:
+    """Eager attention with all outputs, and the pipeline at its best batch size for these texts."""
+    import transformers
+    transformers.utils.logging.disable_progress_bar()
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(
+        folder, attn_implementation="eager").eval()
+    longest = model.config.max_position_embeddings
+    pipeline = transformers.pipeline("text-classification", str(folder), device="cpu", top_k=None,
+                                     truncation=True, max_length=longest)
+
+    def one_text(tokens: int) -> Callable[[], object]:
+        batch = torch.tensor([ids[tokens]])
+        return torch.inference_mode()(
+            lambda: model(batch, output_attentions=True, output_hidden_states=True))
+
+    def seconds(batch_size: int) -> float:
+        began = time.perf_counter()
+        pipeline(texts, batch_size=batch_size)
+        return time.perf_counter() - began
+
+    best = min(batch_sizes, key=seconds)
+    return {**{tokens: one_text(tokens) for tokens in ids},
+            MANY: lambda: pipeline(texts, batch_size=best)}
 
 
-def pure_products(config: BertConfig, tokens: int) -> Callable[[], object]:
+def pure_products(config: BertConfig, lengths: Sequence[int]) -> Functions:
     """Only the matrix products of one text: what no program can leave out."""
     tune_machine()
     width, inner = config.hidden_size, config.intermediate_size
     weights = [torch.randn(outputs, inputs) for inputs, outputs in
                ((width, 3 * width), (width, width), (width, inner), (inner, width))]
-    inputs = [torch.randn(tokens, weight.size(1)) for weight in weights]
-    query = torch.randn(config.num_attention_heads, tokens, config.head_size)
-    key = query.transpose(1, 2).contiguous()
-    attention = torch.randn(config.num_attention_heads, tokens, tokens)
 
-    def run() -> None:
-        for _ in range(config.num_hidden_layers):
-            torch.bmm(query, key)
-            torch.bmm(attention, query)
-            for value, weight in zip(inputs, weights, strict=True):
-                torch.mm(value, weight.t())
+    def products(tokens: int) -> Callable[[], object]:
+        inputs = [torch.randn(tokens, weight.size(1)) for weight in weights]
+        query = torch.randn(config.num_attention_heads, tokens, config.head_size)
+        key = query.transpose(1, 2).contiguous()
+        attention = torch.randn(config.num_attention_heads, tokens, tokens)
 
-    return torch.inference_mode()(run)
+        def run() -> None:
+            for _ in range(config.num_hidden_layers):
+                torch.bmm(query, key)
+                torch.bmm(attention, query)
+                for value, weight in zip(inputs, weights, strict=True):
+                    torch.mm(value, weight.t())
 
+        return torch.inference_mode()(run)
 
-def our_many_texts(folder: Path, texts: list[str]) -> Callable[[], object]:
-    tune_machine()
-    classifier = EmotionClassifier.load(folder)
-    return lambda: classifier.predict_many(texts)
-
-
-def their_many_texts(folder: Path, texts: list[str], batches: Sequence[int]) -> Callable:
-    """The pipeline at its best batch size for these texts."""
-    from transformers import pipeline
-    classify = pipeline("text-classification", str(folder), device="cpu", top_k=None,
-                        truncation=True, max_length=128)
-
-    def seconds(batch_size: int) -> float:
-        began = time.perf_counter()
-        classify(texts, batch_size=batch_size)
-        return time.perf_counter() - began
-
-    best = min(batches, key=seconds)
-    return lambda: classify(texts, batch_size=best)
+    return {tokens: products(tokens) for tokens in lengths}
 
 
 def bench_model(bench: Bench) -> Iterator[Comparison]:
     """One text with everything there is to see, and many texts with probabilities only."""
     needs("transformers")
     classifier = bench.classifier()
-    longest = classifier.config.max_position_embeddings
-    for tokens, bar in TEXT_LENGTHS.items():
-        if tokens > longest:
-            continue
-        ids = classifier.encode(text_of(classifier, tokens, shuffled_words(seed=0))).ids
-        with runners((our_one_text, bench.checkpoint, ids), (their_one_text, bench.checkpoint, ids),
-                     (pure_products, classifier.config, tokens)) as runs:
-            ours, theirs, products = map(milliseconds, in_turns(
-                runs, bench.rounds(25), 2 if bench.quick else 10))
-        what = f"one text, all attentions and states, {tokens} tokens"
-        yield Comparison("model", what, "transformers, eager", "ms", ours, theirs, f"≤ {bar:.2f}")
-        yield Comparison("model", what, "pure matrix products", "ms", ours, products)
+    lengths = [n for n in TEXT_LENGTHS if n <= classifier.config.max_position_embeddings]
+    ids = {tokens: classifier.encode(text_of(classifier, tokens, shuffled_words(seed=0))).ids
+           for tokens in lengths}
     texts = mixed_texts(16 if bench.quick else MANY_TEXTS)
-    with runners((our_many_texts, bench.checkpoint, texts),
-                 (their_many_texts, bench.checkpoint, texts,
-                  PIPELINE_BATCHES[-1:] if bench.quick else PIPELINE_BATCHES)) as runs:
-        ours, theirs = map(milliseconds, in_turns(runs, bench.rounds(7), 1))
+    batch_sizes = PIPELINE_BATCHES[-1:] if bench.quick else PIPELINE_BATCHES
+    with runners((our_answers, bench.checkpoint, ids, texts),
+                 (their_answers, bench.checkpoint, ids, texts, batch_sizes),
+                 (pure_products, classifier.config, lengths)) as runs:
+        for tokens in lengths:
+            ours, theirs, products = map(milliseconds, in_turns(
+                runs, tokens, bench.rounds(25), 1 if bench.quick else 10))
+            what = f"one text, all attentions and states, {tokens} tokens"
+            yield Comparison("model", what, "transformers, eager", "ms", ours, theirs,
+                             f"≤ {TEXT_LENGTHS[tokens]:.2f}")
+            yield Comparison("model", what, "pure matrix products", "ms", ours, products)
+        ours, theirs = map(milliseconds, in_turns(runs[:2], MANY, bench.rounds(7), 1))
     yield Comparison("model", f"probabilities of {len(texts)} texts of mixed length",
                      "transformers, pipeline", "ms", ours, theirs, "≤ 0.50")
 
@@ -315,17 +335,18 @@ def random_batch(config: BertConfig, settings: PretrainConfig, tokens: int) -> P
 
 
 def our_step(config: BertConfig, settings: PretrainConfig,
-             batch: PretrainBatch) -> Callable[[], object]:
+             batch: PretrainBatch) -> Functions:
     tune_machine()
     model = untrained(config, BertForPreTraining, settings.seed).train()
     optimizer = make_optimizer(model, settings.learning_rate, settings.weight_decay)
     processes = Processes()
-    return lambda: train_step(model, optimizer, batch_losses(model, batch, processes.device),
-                              processes, settings.clip)
+    return {STEP: lambda: train_step(model, optimizer,
+                                     batch_losses(model, batch, processes.device),
+                                     processes, settings.clip)}
 
 
 def their_step(config: BertConfig, settings: PretrainConfig,
-               batch: PretrainBatch) -> Callable[[], object]:
+               batch: PretrainBatch) -> Functions:
     """The step that transformers' own trainer takes: its default attention, fused AdamW."""
     import transformers
     values = {name: value for name, value in config.to_dict().items() if name != "model_type"}
@@ -343,12 +364,12 @@ def their_step(config: BertConfig, settings: PretrainConfig,
         torch.nn.utils.clip_grad_norm_(model.parameters(), settings.clip)
         optimizer.step()
 
-    return step
+    return {STEP: step}
 
 
-def square_product(side: int) -> Callable[[], object]:
+def square_product(side: int) -> Functions:
     left, right = torch.randn(side, side), torch.randn(side, side)
-    return lambda: left @ right
+    return {STEP: lambda: left @ right}
 
 
 def operations(step: Callable[[], object]) -> int:
@@ -367,12 +388,12 @@ def bench_training(bench: Bench) -> Iterator[Comparison]:
     batch = random_batch(config, settings, 256 if bench.quick else settings.batch_tokens)
     with runners((our_step, config, settings, batch), (their_step, config, settings, batch),
                  (square_product, MATRIX)) as runs:
-        ours, theirs, product = in_turns(runs, bench.rounds(15), 1 if bench.quick else 2)
+        ours, theirs, product = in_turns(runs, STEP, bench.rounds(15), 1 if bench.quick else 2)
     what = f"pre-training step of {batch.num_tokens:,} tokens"
     yield Comparison("training", what, "transformers, BertForPreTraining", "tokens/s",
                      [batch.num_tokens / value for value in ours],
                      [batch.num_tokens / value for value in theirs], "≥ 1.50")
-    work = operations(our_step(config, settings, batch))
+    work = operations(our_step(config, settings, batch)[STEP])
     yield Comparison("training", "matrix products inside the step",
                      f"a product of {MATRIX} × {MATRIX}", "GFLOP/s",
                      [work / value / 1e9 for value in ours],

@@ -299,14 +299,16 @@ def _flush_to_disk(path: Path) -> None:
 
 
 def _exchange(fresh: Path, folder: Path) -> None:
-    """Swap two folders: in one step on Linux, elsewhere with a moment between two moves."""
-    here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
-    try:
-        swap = ctypes.CDLL(None, use_errno=True).renameat2
-    except (AttributeError, OSError, TypeError):
-        swap = None
-    if swap and swap(here, os.fsencode(fresh), here, os.fsencode(folder), exchange) == 0:
-        return
+    """Swap two folders: in one step on Linux and macOS, elsewhere with a moment between moves."""
+    here, exchange = -100, 2  # AT_FDCWD; RENAME_EXCHANGE on Linux, RENAME_SWAP on macOS
+    new, old = os.fsencode(fresh), os.fsencode(folder)
+    for name, arguments in (("renameat2", (here, new, here, old, exchange)),
+                            ("renamex_np", (new, old, exchange))):
+        try:
+            if getattr(ctypes.CDLL(None), name)(*arguments) == 0:
+                return
+        except (AttributeError, OSError, TypeError):
+            continue
     aside = fresh.with_name(fresh.name + ".old")
     folder.rename(aside)
     fresh.rename(folder)

@@ -28,15 +28,16 @@ class Server:
             cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             env={**os.environ, "PYTHONUTF8": "1", "PYTHONUNBUFFERED": "1", **settings})
         self.said = ""
-        while not (found := re.search(r"is at (http://[\d.]+:(\d+)/)", self.said)):
+        while not (found := re.search(r"is at (http://[\w.]+:(\d+)/)", self.said)):
             line = self.process.stdout.readline()
             assert line, f"the server ended: {self.said}"
             self.said += line
         self.address, self.port = found[1], int(found[2])
 
     def stop(self) -> None:
-        self.process.terminate()
-        self.process.communicate()
+        if self.process.poll() is None:
+            self.process.terminate()
+            self.process.communicate()
 
 
 @pytest.fixture(scope="session")
@@ -92,4 +93,6 @@ def opened(browser, address: str, **settings) -> Iterator:
 @pytest.fixture
 def visit(browser, server) -> Callable:
     """Open the page: `with visit("layer=1", locale="ko-KR") as page`."""
-    return lambda query="", **settings: opened(browser, f"{server.address}?{query}", **settings)
+    def visit(query: str = "", at: Server = server, **settings):
+        return opened(browser, f"{at.address}?{query}", **settings)
+    return visit

@@ -16,6 +16,7 @@ import transformers
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
+import bert.checkpoint
 from bert.checkpoint import (
     load_checkpoint,
     parameter_count,
@@ -393,6 +394,15 @@ def test_a_full_disk_leaves_the_old_folder_untouched(classifier, tmp_path):
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert contents(folder) == before
     assert [path.name for path in tmp_path.iterdir()] == ["emotion"]
+
+
+def test_a_system_that_cannot_exchange_folders_saves_in_two_moves(classifier, tmp_path, monkeypatch):
+    save_checkpoint(tmp_path / "emotion", classifier.model, classifier.tokenizer)
+    monkeypatch.setattr(bert.checkpoint.ctypes, "CDLL", lambda name: object())
+    save_checkpoint(tmp_path / "emotion", classifier.model, classifier.tokenizer, half=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["emotion"]
+    assert (tmp_path / "emotion" / "model.safetensors").stat().st_size < 100_000
+    load_checkpoint(tmp_path / "emotion")
 
 
 def test_saving_again_leaves_no_other_folder_behind(classifier, tmp_path):
