@@ -12,7 +12,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Sequence
-from functools import wraps
+from functools import lru_cache, wraps
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +97,7 @@ def one_sentence(handler: Callable) -> Callable:
 
 def add_endpoints(classifier: EmotionClassifier) -> None:
     """The two documented endpoints, and those that the page itself uses."""
-    about: dict = {}
+    about = lru_cache(maxsize=1)(lambda: describe(classifier))
 
     def predict(text: str) -> dict:
         """The feeling of a text: label, whether the model is confident, and all probabilities.
@@ -119,9 +119,7 @@ def add_endpoints(classifier: EmotionClassifier) -> None:
     def look(text: str) -> dict:
         """Everything the page draws of one text."""
         prediction = read(classifier, check_text(text))
-        if not about:
-            about.update(describe(classifier))
-        return {**views.payload(prediction.encoding, prediction.attentions), "model": about,
+        return {**views.payload(prediction.encoding, prediction.attentions), "model": about(),
                 "probabilities": prediction.probabilities.tolist(),
                 "confident": prediction.confident, "care": speaks_of_self_harm(prediction.text)}
 
@@ -139,9 +137,7 @@ def add_endpoints(classifier: EmotionClassifier) -> None:
                                         classifier.config.num_hidden_layers,
                                         classifier.config.num_attention_heads)
         prediction = read(classifier, check_text(text))
-        if not about:
-            about.update(describe(classifier))
-        file = exports.make(prediction, wanted, about)
+        file = exports.make(prediction, wanted, about())
         return {"name": file.name, "type": file.media_type,
                 "data": base64.b64encode(file.content).decode("ascii")}
 

@@ -17,14 +17,14 @@ import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, cycle
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from bert.bench import ROOT, Bench, Comparison, needs, shuffled_words, text_of
+from bert.measuring import ROOT, Bench, Comparison, needs, shuffled_words, text_of
 from bert.predict import EmotionClassifier
 
 APP, PLAIN_APP = ROOT / "app.py", ROOT / "tests" / "plain_app.py"
@@ -33,7 +33,7 @@ PLAIN = "gr.Interface, pipeline, pyplot"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 BROWSER_OPTIONS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking",
                    "--disable-component-update", "--disable-sync", "--no-first-run")
-PATIENCE = 180          # seconds: a limit for a hang
+PATIENCE = 600          # seconds: a limit for a hang
 PAGE_TOKENS = (16, 64)
 VISITORS, LOAD_SECONDS, LOAD_TOKENS = 50, 30, (8, 16, 24, 32, 48)
 
@@ -57,7 +57,9 @@ class Server:
                                          "GRADIO_ANALYTICS_ENABLED": "False"})
         while not self._answers():
             if self.process.poll() is not None or time.perf_counter() - began > PATIENCE:
-                raise ValueError(f"{Path(command[0]).name} did not start: {self._last_words()}")
+                reason = self._last_words()
+                self.stop()
+                raise ValueError(f"{Path(command[0]).name} did not start: {reason}")
             time.sleep(0.02)
         self.seconds = time.perf_counter() - began
 
@@ -123,7 +125,7 @@ def bench_start(bench: Bench) -> Iterator[Comparison]:
 # ---------------------------------------------------------------------------------- page
 
 # Wait until every picture on the screen is another one than now; the clock starts at the event.
-UNTIL_PAINTED = """([event, source]) => {
+UNTIL_PAINTED = """([event, source, patience]) => {
   const pictures = new Function(`return ${source}`);
   const before = pictures();
   window.painted = new Promise((resolve) => addEventListener(event, (start) => {
@@ -135,6 +137,7 @@ UNTIL_PAINTED = """([event, source]) => {
         () => resolve(performance.now() - start.timeStamp)));
     };
     requestAnimationFrame(look);
+    setTimeout(() => resolve(null), patience);
   }, { capture: true, once: true }));
 }"""
 
@@ -164,17 +167,25 @@ class Visit:
     def enter(self, text: str) -> float:
         """Send a text with Enter."""
         self.page.fill(self.text_box, text)
-        self.page.evaluate(UNTIL_PAINTED, ["keydown", self.answer_pictures])
-        self.requests, self.bytes = 0, 0
+        self._watch("keydown", self.answer_pictures)
         self.page.press(self.text_box, "Enter")
-        return self.page.evaluate("window.painted")
+        return self._painted()
 
     def change_layer(self, layer: int) -> float:
         """Look at another layer."""
-        self.page.evaluate(UNTIL_PAINTED, [self.layer_event, self.layer_pictures])
-        self.requests, self.bytes = 0, 0
+        self._watch(self.layer_event, self.layer_pictures)
         self.choose_layer(layer)
-        return self.page.evaluate("window.painted")
+        return self._painted()
+
+    def _watch(self, event: str, pictures: str) -> None:
+        self.page.evaluate(UNTIL_PAINTED, [event, pictures, PATIENCE * 1000])
+        self.requests, self.bytes = 0, 0
+
+    def _painted(self) -> float:
+        milliseconds = self.page.evaluate("window.painted")
+        if milliseconds is None:
+            raise ValueError(f"{self.page.url} painted no new picture in {PATIENCE} s")
+        return milliseconds
 
 
 class OurVisit(Visit):
@@ -233,23 +244,28 @@ def bench_page(bench: Bench) -> Iterator[Comparison]:
     """From Enter, or from the choice of a layer, to the picture in Chromium."""
     needs("playwright", "transformers", "bertviz", "IPython")
     classifier = bench.classifier()
+    if classifier.config.num_hidden_layers < 2:
+        raise ValueError(f"{bench.checkpoint} has one layer: there is no other to choose")
     sizes = [n for n in PAGE_TOKENS if n <= classifier.config.max_position_embeddings]
     checkpoint = bench.checkpoint.resolve()
     with (browser() as chromium, served(APP, "--checkpoint", checkpoint) as our_server,
           served(PLAIN_APP, checkpoint) as plain_server):
-        visits = OurVisit(chromium, our_server.address), PlainVisit(chromium, plain_server.address)
+        visits = (OurVisit(chromium, our_server.address + "?layer=1"),
+                  PlainVisit(chromium, plain_server.address))
         first_pictures(visits[1])
+        other_layer = cycle((2, 1))
         for tokens in sizes:
             entered, layers, requests = ([], []), ([], []), ([], [])
             our_bytes = []
             for number in range(bench.rounds(12)):
                 text = text_of(classifier, tokens, shuffled_words(number + 1))
+                layer = next(other_layer)
                 for place in (0, 1) if number % 2 == 0 else (1, 0):
                     visit = visits[place]
                     entered[place].append(visit.enter(text))
                     if place == 0:
                         our_bytes.append(visit.bytes)
-                    layers[place].append(visit.change_layer(1 + (number + 1) % 2))
+                    layers[place].append(visit.change_layer(layer))
                     requests[place].append(visit.requests)
             yield Comparison("page", f"Enter to bars and heatmap, {tokens} tokens", PLAIN, "ms",
                              *entered, "≤ 0.30")

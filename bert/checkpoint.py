@@ -234,6 +234,7 @@ def save_checkpoint(folder: Path | str, model: Model, tokenizer: WordPieceTokeni
 
     def write(fresh: Path) -> None:
         save_file(weights, fresh / WEIGHTS, metadata={"format": "pt"})
+        (fresh / WEIGHTS).chmod(0o644)  # safetensors lets only the owner read
         (fresh / CONFIG).write_text(json.dumps(described, indent=2, ensure_ascii=False) + "\n",
                                     encoding="utf-8")
         tokenizer.save(fresh, model.config.max_position_embeddings)

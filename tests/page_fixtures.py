@@ -71,12 +71,25 @@ def browser():
         running.close()
 
 
-@contextmanager
-def opened(browser, address: str, **settings) -> Iterator:
-    """A page of a new visitor; at the end it must have had nothing to complain about."""
+def new_context(browser, **settings):
+    """A visitor with a browser of their own."""
     context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, "locale": "en-GB",
                                      **settings})
     context.set_default_timeout(WAIT)
+    return context
+
+
+@pytest.fixture(scope="session")
+def usual_context(browser):
+    """One visitor who comes again and again: what the browser has cached loads faster."""
+    context = new_context(browser)
+    yield context
+    context.close()
+
+
+@contextmanager
+def opened(context, address: str) -> Iterator:
+    """A page in a visitor's browser; at the end it must have had nothing to complain about."""
     page = context.new_page()
     complaints: list[str] = []
     page.on("pageerror", lambda error: complaints.append(str(error)))
@@ -86,13 +99,20 @@ def opened(browser, address: str, **settings) -> Iterator:
     page.goto(address)
     page.wait_for_selector(".message.current .answer:not(.waiting)")
     yield page
-    context.close()
+    page.close()
     assert complaints == []
 
 
 @pytest.fixture
-def visit(browser, server) -> Callable:
-    """Open the page: `with visit("layer=1", locale="ko-KR") as page`."""
+def visit(browser, server, usual_context) -> Iterator[Callable]:
+    """Open the page: `with visit("layer=1") as page`; settings make a new visitor."""
+    others = []
+
     def visit(query: str = "", at: Server = server, **settings):
-        return opened(browser, f"{at.address}?{query}", **settings)
-    return visit
+        if settings:
+            others.append(new_context(browser, **settings))
+        return opened(others[-1] if settings else usual_context, f"{at.address}?{query}")
+
+    yield visit
+    for context in others:
+        context.close()

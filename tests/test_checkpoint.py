@@ -92,6 +92,11 @@ def test_the_folder_holds_what_the_contract_lists(emotion_folder):
                 "bert.encoder.layer.1.output.LayerNorm.bias"} <= set(file.keys())
 
 
+def test_everybody_may_read_a_checkpoint(emotion_folder):
+    for path in (emotion_folder, emotion_folder / "model.safetensors"):
+        assert path.stat().st_mode & 0o444 == 0o444
+
+
 def test_a_round_trip_gives_identical_weights_and_logits(classifier, tmp_path):
     save_checkpoint(tmp_path / "again", classifier.model, classifier.tokenizer)
     again = EmotionClassifier.load(tmp_path / "again")
@@ -396,7 +401,7 @@ def test_a_full_disk_leaves_the_old_folder_untouched(classifier, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["emotion"]
 
 
-def test_a_system_that_cannot_exchange_folders_saves_in_two_moves(classifier, tmp_path, monkeypatch):
+def test_where_folders_cannot_be_exchanged_two_moves_do(classifier, tmp_path, monkeypatch):
     save_checkpoint(tmp_path / "emotion", classifier.model, classifier.tokenizer)
     monkeypatch.setattr(bert.checkpoint.ctypes, "CDLL", lambda name: object())
     save_checkpoint(tmp_path / "emotion", classifier.model, classifier.tokenizer, half=True)

@@ -117,7 +117,7 @@ def test_switching_layer_head_options_and_views_asks_nobody(visit):
         expect(page.locator(".info b")).to_have_text("Layer 1 · Head 1")
         page.get_by_label("Layer", exact=True).select_option("rollout")
         expect(page.locator(".info b")).to_have_text("Rollout")
-        page.get_by_role("button", name="Words").click()
+        page.get_by_role("button", name="Words", exact=True).click()
         page.get_by_label("Hide [CLS] [SEP]").check()
         page.get_by_label("Fade below").fill("0.2")
         for view in VIEWS:
@@ -184,7 +184,7 @@ def test_a_long_text_is_cut_with_a_visible_note(visit, classifier):
 
 
 def test_two_visitors_do_not_see_each_other(visit):
-    with visit() as one, visit() as other:
+    with visit() as one, visit(locale="en-US") as other:
         send(one, KOREAN)
         send(other, ENGLISH)
         assert one.locator(".said").all_inner_texts() == [EXAMPLE, KOREAN]
@@ -255,7 +255,7 @@ def test_words_and_hidden_special_tokens_follow_the_exact_figures(visit, classif
         assert share == pytest.approx(100 * view.hidden_share, abs=0.5)
         cell = point_at(page, 1, 0, 2)
         assert float(cell.rsplit(" ", 1)[1]) == pytest.approx(view.weights[1, 0], abs=0.02)
-        page.get_by_role("button", name="Pieces").click()
+        page.get_by_role("button", name="Pieces", exact=True).click()
         page.get_by_label("Hide [CLS] [SEP]").uncheck()
         assert page.locator(".strip .token").count() == len(prediction.tokens)
 

@@ -567,7 +567,7 @@ def terminal(folder: Path) -> Iterator[Terminal]:
     ours, theirs = pty.openpty()
     with subprocess.Popen([sys.executable, "-c", START, "--checkpoint", str(folder)],
                           cwd=ROOT, stdin=theirs, stdout=theirs, stderr=theirs,
-                          env={**os.environ, "PYTHONUTF8": "1"}) as process:
+                          env={**os.environ, "PYTHONIOENCODING": "utf-8:strict"}) as process:
         os.close(theirs)
         try:
             yield Terminal(process, ours)

@@ -9,7 +9,8 @@ import { answerText } from "./words.js";
 export function chatPanel(actions) {
   const title = make("h2");
   const clear = make("button", { type: "button", class: "quiet", onclick: () => actions.clear() });
-  const list = make("ol", { class: "messages", "aria-live": "polite" });
+  const list = make("ol", { class: "messages" });
+  const heard = make("p", { class: "unseen", role: "status" });
   const label = make("label", { for: "your-text" });
   const box = make("textarea", { id: "your-text", rows: 2, dir: "auto", autocomplete: "off",
     "aria-describedby": "your-text-keys" });
@@ -55,16 +56,27 @@ export function chatPanel(actions) {
 
   function drawMessages() {
     clear.disabled = state.messages.length === 0;
+    const held = heldFocus();
     fill(list, ...(state.messages.length ? state.messages.map((message) => drawMessage(message, actions))
       : [make("li", { class: "empty" }, say("chat_empty"))]));
-    list.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest" });
-    list.scrollTop = state.current === state.messages.at(-1)?.id ? list.scrollHeight : list.scrollTop;
+    if (held) (list.querySelector(held) ?? box).focus();
+    const current = list.querySelector(".current");
+    if (current === list.lastElementChild) list.scrollTop = list.scrollHeight;
+    else if (current) list.scrollTop = current.offsetTop - list.offsetTop;
+    heard.textContent = current?.querySelector(".answer").textContent ?? "";
+  }
+
+  /** Where the keyboard was in the list, which is drawn anew; null when it was elsewhere. */
+  function heldFocus() {
+    const at = document.activeElement;
+    if (!list.contains(at)) return null;
+    return `[data-id="${at.closest(".message").dataset.id}"] .${at.classList[0]}`;
   }
 
   listen(["language"], drawTexts);
   listen(["language", "messages", "current", "offline"], drawMessages);
   return make("section", { class: "panel chat", "aria-label": "chat" },
-    make("header", {}, title, clear), list, form);
+    make("header", {}, title, clear), list, heard, form);
 }
 
 function drawMessage(message, actions) {

@@ -3,7 +3,7 @@
 import { range } from "./answer.js";
 import { say } from "./boot.js";
 import { fill, make, surface } from "./dom.js";
-import { paintBand, paintMatrix } from "./paint.js";
+import { paintBand, pixels } from "./paint.js";
 import { state, update } from "./store.js";
 import { tagText } from "./words.js";
 
@@ -34,17 +34,21 @@ class HeadGrid {
       : null;
     const cell = { canvas, caption };
     cell.button = make("button", { type: "button", class: "head",
-      onclick: () => update({ layer: cell.layer, head: cell.head, view: "heatmap" }) },
+      onclick: () => this.choose(cell) },
     canvas, caption);
     return cell;
   }
 
+  choose({ layer, head }) {
+    update({ layer, head, view: "heatmap" });
+    document.getElementById("tab-heatmap").focus();
+  }
+
   drawCell(cell, answer, layer, head, side) {
     const shown = answer.shown(layer, head, state.words, state.hideSpecial);
-    Object.assign(cell, { layer, head, side, size: shown.size });
-    const pen = surface(cell.canvas, side, side);
-    paintMatrix(pen, 0, 0, side, shown.size, shown.weights, state.fade);
-    paintPoint(pen, cell);
+    Object.assign(cell, { layer, head, side, size: shown.size,
+      image: pixels(shown.size, shown.weights, state.fade) });
+    paintCell(cell);
     const tag = answer.tag(layer, head);
     const isChosen = state.layer === layer && state.head === head;
     cell.button.classList.toggle("chosen", isChosen);
@@ -62,6 +66,11 @@ class HeadGrid {
     }
   }
 
+  /** Only the token pointed at has changed. */
+  drawPoint() {
+    this.cells.forEach(paintCell);
+  }
+
   step(event) {
     const by = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -this.columns, ArrowDown: this.columns }[event.key];
     const at = this.cells.findIndex(({ button }) => button === document.activeElement);
@@ -74,7 +83,10 @@ class HeadGrid {
   }
 }
 
-function paintPoint(pen, { side, size }) {
+function paintCell({ canvas, image, side, size }) {
+  const pen = surface(canvas, side, side);
+  pen.imageSmoothingEnabled = false;
+  pen.drawImage(image, 0, 0, side, side);
   const { point } = state;
   if (!point || point.row >= size) return;
   const cell = side / size;
@@ -96,7 +108,6 @@ export const headsView = {
     frame.append(this.grid.element);
   },
   draw(answer, { width, height }) {
-    this.answer = answer;
     const layer = gridLayer(answer);
     const columns = bestColumns(answer.heads, width, height, 44);
     const rows = Math.ceil(answer.heads / columns);
@@ -106,8 +117,8 @@ export const headsView = {
     this.grid.draw(answer, range(answer.heads).map((h) => [layer, h + 1]), columns,
       Math.max(64, Math.min(side, 260)), true);
   },
-  point(answer, room) {
-    this.draw(answer, room);
+  point() {
+    this.grid.drawPoint();
   },
 };
 
@@ -140,7 +151,7 @@ export const layersView = {
     this.grid.draw(answer, range(answer.layers).flatMap((l) => range(answer.heads)
       .map((h) => [l + 1, h + 1])), answer.heads, cell, false);
   },
-  point(answer, room) {
-    this.draw(answer, room);
+  point() {
+    this.grid.drawPoint();
   },
 };

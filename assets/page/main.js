@@ -29,15 +29,17 @@ const actions = {
   show(id) {
     update({ current: id, attribution: null, point: null });
     const message = currentMessage();
-    if (message.status === "done" && !message.answer) read(change(id, { status: "waiting" }));
+    if (message.answer) update(possible(message.answer, state));
+    else if (message.status === "done") read(change(id, { status: "waiting" }));
   },
 
   remove(id) {
     const messages = state.messages.filter((message) => message.id !== id);
-    const current = state.current === id ? messages.at(-1)?.id ?? null : state.current;
-    update({ messages, current, attribution: state.current === id ? null : state.attribution,
-      point: null });
-    if (current !== null && !currentAnswer()) actions.show(current);
+    const wasShown = state.current === id;
+    const last = messages.at(-1)?.id ?? null;
+    update({ messages });
+    if (wasShown && last !== null) actions.show(last);
+    else if (wasShown) update({ current: null, attribution: null, point: null });
   },
 
   clear() {
@@ -96,8 +98,10 @@ async function read(message) {
   forgetOldAnswers();
 }
 
+/** Keep memory bounded: only the answer on show keeps what was computed from it. */
 function forgetOldAnswers() {
   const full = state.messages.filter(({ answer, id }) => answer && id !== state.current);
+  full.forEach(({ answer }) => answer.kept.clear());
   for (const { id } of full.slice(0, Math.max(0, full.length - KEPT_ANSWERS))) {
     change(id, { answer: null });
   }

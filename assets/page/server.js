@@ -1,6 +1,7 @@
 // Talking to the server: one POST per question, repeated while the server is away.
 
-const PAUSES = [500, 1000, 2000, 4000, 8000, 8000, 8000]; // milliseconds between attempts
+// Milliseconds between attempts: about two minutes in all, as long as a slow machine starts.
+const PAUSES = [500, 1000, 2000, 4000, ...Array(20).fill(6000)];
 
 /** The server understood and refused; its sentence is the message. */
 export class Refused extends Error {}

@@ -15,8 +15,8 @@ import { textStrip } from "./strip.js";
 import { selectionText, summaryText, tagText } from "./words.js";
 
 // A view has a name (the address's view=NAME, the text "view_NAME"), build(frame) to make its
-// elements once, draw(answer, {width, height}), and point(answer, room) when the pointed-at token
-// changes. To add one, add it here.
+// elements once, draw(answer, {width, height}), and point() when the pointed-at token changes. To
+// add one, add it here.
 export const VIEWS = [heatmapView, linesView, headsView, layersView, endsView];
 const DRAWN_FROM = ["view", "language", "theme", "layer", "head", "words", "hideSpecial", "fade",
   "messages", "current"];
@@ -91,7 +91,7 @@ export function stagePanel(actions) {
   listen(["point"], () => {
     const answer = currentAnswer();
     if (!answer) return;
-    VIEWS.find(({ name }) => name === state.view).point(answer, room());
+    VIEWS.find(({ name }) => name === state.view).point();
     drawReadout();
   });
   new ResizeObserver(() => draw()).observe(frame);
@@ -121,6 +121,7 @@ function viewTabs() {
       tab.textContent = say(`view_${VIEWS[i].name}`);
       tab.setAttribute("aria-selected", String(isChosen));
       tab.tabIndex = isChosen ? 0 : -1;
+      if (isChosen) row.scrollLeft = tab.offsetLeft - row.offsetLeft - row.clientWidth / 3;
     });
   });
   return row;
