@@ -12,6 +12,7 @@ import torch
 
 from bert.checkpoint import untrained
 from bert.config import BertConfig
+from bert.machine import tune_machine
 from bert.measuring import (
     Bench,
     Comparison,
@@ -28,7 +29,7 @@ from bert.model import BertForPreTraining
 from bert.pairs import PretrainBatch
 from bert.predict import EmotionClassifier
 from bert.pretrain import PretrainConfig, batch_losses
-from bert.training import Processes, make_optimizer, train_step, tune_machine
+from bert.training import Processes, make_optimizer, train_step
 
 TEXT_LENGTHS = {16: 0.70, 64: 0.80, 128: 0.85}  # tokens of one text, and the ratio wanted
 PIPELINE_BATCHES = (1, 8, 32)                    # the pipeline is timed at the best of these

@@ -6,6 +6,7 @@ default is written once: `hidden_size: int = option(192, "width …")` becomes `
 
 import argparse
 import json
+import sys
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, NoReturn, Self
@@ -180,6 +181,17 @@ def read_options(arguments: argparse.Namespace, settings: type) -> Any:
     values = vars(arguments)
     return settings(**{item.name: values[item.name] for item in fields(settings)
                        if item.name in values})
+
+
+def described_call(module: str) -> str:
+    """The command that is running, as a file may keep it: of absolute paths only the name, because
+    the rest speaks of one machine.
+
+    >>> described_call("bert.evaluate")  # after: python -m bert.evaluate --data /home/me/test.tsv
+    'python -m bert.evaluate --data test.tsv'
+    """
+    shown = [Path(word).name if Path(word).is_absolute() else word for word in sys.argv[1:]]
+    return " ".join(["python", "-m", module, *shown])
 
 
 class Parser(argparse.ArgumentParser):

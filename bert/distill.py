@@ -27,7 +27,7 @@ from bert.checkpoint import (
     save_checkpoint,
     untrained,
 )
-from bert.config import Parser, add_options, option, read_options
+from bert.config import Parser, add_options, described_call, option, read_options
 from bert.corpus import read_text_lines
 from bert.model import BertForPreTraining, mlm_loss
 from bert.pairs import Masking
@@ -235,7 +235,8 @@ def distill(arguments) -> None:
     print(f"{len(texts):,} lines, {data.num_batches:,} batches an epoch", flush=True)
 
     def save(reporter: Reporter) -> None:
-        facts = {"seed": settings.seed, "lines": len(texts), "reports": reporter.read()[-5:]}
+        facts = {"command": described_call("bert.distill"), "seed": settings.seed,
+                 "lines": len(texts), "reports": reporter.read()[-5:]}
         save_checkpoint(arguments.out, student.model, start.tokenizer, half=True,
                         files={"metrics.json": json.dumps(facts, indent=2) + "\n"})
 

@@ -10,7 +10,6 @@ sets (`text<TAB>label,label`) are scored on the lines that --label-map maps onto
 import hashlib
 import json
 import random
-import sys
 import unicodedata
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from bert.config import Parser
+from bert.config import Parser, described_call
 from bert.corpus import LabelledLine, read_labelled
 from bert.finetune import logits_of, mapped_lines, read_label_map
 from bert.labels import EMOTIONS, KEYS, NONE
@@ -194,8 +193,8 @@ def evaluate(arguments) -> dict[str, Any]:
     if classifier.keys != KEYS:
         raise ValueError(f"{arguments.checkpoint} does not have the ten classes: fine-tune it")
     results: dict[str, Any] = {
-        "command": "python -m bert.evaluate " + " ".join(sys.argv[1:]),
-        "data": {str(arguments.data): checksum(arguments.data)}, "seed": 0, "languages": {}}
+        "command": described_call("bert.evaluate"),
+        "data": {arguments.data.name: checksum(arguments.data)}, "seed": 0, "languages": {}}
     for language in ("ko", "en"):
         own = [line for line in lines if line.language == language]
         if any(line.label != NONE for line in own):

@@ -13,7 +13,6 @@ Interrupted at any moment, the same command goes on from the last save.
 
 import csv
 import json
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -26,7 +25,7 @@ from torch import nn
 
 from bert.augment import refill
 from bert.checkpoint import load_checkpoint, save_checkpoint, untrained
-from bert.config import Parser, add_options, option, read_options
+from bert.config import Parser, add_options, described_call, option, read_options
 from bert.corpus import LabelledLine, read_labelled, read_text_lines
 from bert.labels import KEYS, NONE
 from bert.metrics import fit_temperature, fit_threshold
@@ -342,7 +341,7 @@ def finish(best: Path, settings: FinetuneConfig, dev: Sequence[LabelledLine],
         logits = logits_of(model, kept.tokenizer, [line.text for line in dev])
         model = calibrate(model, logits, dev, settings.keep_feeling)
     facts = {"finetune": {
-        "command": "python -m bert.finetune " + " ".join(sys.argv[1:]), "seed": settings.seed,
+        "command": described_call("bert.finetune"), "seed": settings.seed,
         "settings": asdict(settings), "dev_scores": progress.get("dev_scores", [])}}
     save_checkpoint(out, model, kept.tokenizer, half=True,
                     files={"metrics.json": json.dumps(facts, indent=2, ensure_ascii=False) + "\n"})

@@ -22,6 +22,7 @@ import torch
 from bert.checkpoint import Checkpoint, load_checkpoint
 from bert.config import Parser
 from bert.labels import display_name
+from bert.machine import tune_machine
 from bert.model import BertOutput
 from bert.tokenizer import Encoding
 
@@ -390,6 +391,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments = parser.parse_args(argv)
     check_call(parser, arguments)
     sys.stdout.reconfigure(encoding="utf-8" if arguments.json else None, errors="replace")
+    tune_machine()
     try:
         run(parser, arguments)
         sys.stdout.flush()

@@ -11,7 +11,6 @@ accuracy of 0.15–0.5 and an NSP accuracy of 0.77–0.93.
 """
 
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,7 +19,14 @@ import numpy as np
 import torch
 
 from bert.checkpoint import load_checkpoint, save_checkpoint, untrained
-from bert.config import BertConfig, Parser, add_options, option, read_options
+from bert.config import (
+    BertConfig,
+    Parser,
+    add_options,
+    described_call,
+    option,
+    read_options,
+)
 from bert.corpus import TokenCorpus
 from bert.model import BertForPreTraining, mlm_loss, nsp_loss
 from bert.pairs import PretrainBatch, PretrainData
@@ -101,7 +107,7 @@ def pretrain(config: BertConfig, settings: PretrainConfig, corpus: TokenCorpus,
 
 def _facts(settings: PretrainConfig, corpus: TokenCorpus, reporter: Reporter) -> dict:
     reports = reporter.read()
-    return {"command": "python -m bert.pretrain " + " ".join(sys.argv[1:]), "seed": settings.seed,
+    return {"command": described_call("bert.pretrain"), "seed": settings.seed,
             "settings": asdict(settings), "pieces_in_corpus": len(corpus.ids),
             "last_report": reports[-1] if reports else {}}
 

@@ -4,7 +4,6 @@ A run folder holds everything that is needed to go on: `state.safetensors` (weig
 random state, position), `metrics.jsonl` (one line per report) and `curves.png`.
 """
 
-import ctypes
 import json
 import math
 import os
@@ -23,6 +22,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from bert.config import option
+from bert.machine import tune_machine as tune_machine  # every training command calls it
 
 STATE, METRICS, CURVES = "state.safetensors", "metrics.jsonl", "curves.png"
 
@@ -82,23 +82,6 @@ class Processes:
     def leave(self) -> None:
         if self.world_size > 1:
             dist.destroy_process_group()
-
-
-def tune_machine() -> None:
-    """Settings that make a CPU step faster and change no result that matters.
-
-    Numbers too small for float32's normal range are flushed to zero, and freed memory stays with
-    the process: giving it back and asking again costs a fifth of every step.
-    """
-    torch.set_flush_denormal(True)
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-    except (AttributeError, OSError, TypeError):
-        return  # not glibc
-    trim_threshold, top_pad, mmap_threshold = -1, -2, -3
-    for name, value in ((mmap_threshold, 1 << 30), (trim_threshold, (1 << 31) - 1),
-                        (top_pad, 1 << 28)):
-        mallopt(name, value)
 
 
 # ---------------------------------------------------------------------------------- settings

@@ -280,7 +280,7 @@ def test_a_click_on_a_bar_colours_the_words_for_and_against_it(visit, classifier
             assert ("for" in token.get_attribute("class").split()) == bool(value >= 0)
         assert f"{found.total:+.2f}" in page.locator(".strip-note").inner_text().replace("−", "-")
         assert address(page)["class"] == "achievement"
-        page.get_by_role("button", name="Back to plain text").click()
+        page.get_by_role("button", name="Plain text").click()
         expect(page.locator(".strip .token.for")).to_have_count(0)
 
 

@@ -137,8 +137,10 @@ def test_a_killed_run_ends_at_the_very_same_weights(files, tmp_path, dropout):
 
 def test_two_processes_equal_one_with_twice_the_batch(files, tmp_path):
     one, two = tmp_path / "one", tmp_path / "two"
-    subprocess.run([sys.executable, "-m", "bert.pretrain", *pretrain_arguments(
-        files, one, 6, **{"batch-tokens": 256, "learning-rate": 1e-4})], check=True, env=ENVIRONMENT, capture_output=True)
+    larger = {"batch-tokens": 256, "learning-rate": 1e-4}
+    subprocess.run([sys.executable, "-m", "bert.pretrain",
+                    *pretrain_arguments(files, one, 6, **larger)],
+                   check=True, env=ENVIRONMENT, capture_output=True)
     subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone",
                     "--nproc-per-node", "2", "-m", "bert.pretrain",
                     *pretrain_arguments(files, two, 6, **{"learning-rate": 1e-4})],

@@ -7,7 +7,7 @@ import { cssColour } from "./paint.js";
 import { state, update } from "./store.js";
 import { selectionText } from "./words.js";
 
-const GAP = 14;
+const SETTINGS = [[14, 14], [13, 9], [12, 6], [11, 4]]; // font size and gap, the first that fits
 const LONGEST_LABEL = 120;
 const FAINTEST = 0.02;
 
@@ -29,18 +29,22 @@ export const linesView = {
     const shown = answer.shown(state.layer, state.head, state.words, state.hideSpecial);
     this.shown = shown;
     const pen = this.canvas.getContext("2d");
-    pen.font = `14px ${FONT}`;
-    const widths = shown.tokens.map(({ name }) => Math.min(LONGEST_LABEL,
-      pen.measureText(name).width));
-    const needed = widths.reduce((sum, w) => sum + w + GAP, GAP);
+    let widths;
+    let needed;
+    for ([this.fontSize, this.gap] of SETTINGS) {
+      pen.font = `${this.fontSize}px ${FONT}`;
+      widths = shown.tokens.map(({ name }) => Math.min(LONGEST_LABEL, pen.measureText(name).width));
+      needed = widths.reduce((sum, w) => sum + w + this.gap, this.gap);
+      if (needed <= width - 4) break;
+    }
     this.width = Math.max(needed, width - 4);
     this.height = Math.max(220, Math.min(height - 18, 460));
     const spare = (this.width - needed) / (shown.size + 1);
-    let x = GAP;
+    let x = this.gap;
     this.places = widths.map((w) => {
       x += spare;
       const place = { left: x, width: w, middle: x + w / 2 };
-      x += w + GAP;
+      x += w + this.gap;
       return place;
     });
     const title = `${say("attention")}: ${selectionText(state.layer, state.head)}`;
@@ -78,7 +82,7 @@ export const linesView = {
 
   label(pen, tokens, high, low) {
     const { point } = state;
-    pen.font = `14px ${FONT}`;
+    pen.font = `${this.fontSize}px ${FONT}`;
     pen.textBaseline = "middle";
     tokens.forEach(({ name, special }, i) => {
       const { left, width, middle } = this.places[i];
@@ -97,8 +101,8 @@ export const linesView = {
     pen.fillStyle = colour("--muted");
     pen.font = `12px ${FONT}`;
     pen.textAlign = "left";
-    pen.fillText(say("query"), GAP, 14);
-    pen.fillText(say("key"), GAP, this.height - 12);
+    pen.fillText(say("query"), 8, 14);
+    pen.fillText(say("key"), 8, this.height - 12);
   },
 
   point() {
@@ -108,8 +112,8 @@ export const linesView = {
   pointAt(event) {
     const box = this.canvas.getBoundingClientRect();
     const [x, y] = [event.clientX - box.left, event.clientY - box.top];
-    const at = this.places.findIndex(({ left, width }) => x >= left - GAP / 2
-      && x <= left + width + GAP / 2);
+    const at = this.places.findIndex(({ left, width }) => x >= left - this.gap / 2
+      && x <= left + width + this.gap / 2);
     if (at < 0) return update({ point: null });
     if (y < this.height / 2) return update({ point: { row: at, column: null } });
     return state.point && update({ point: { row: state.point.row, column: at } });
