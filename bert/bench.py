@@ -31,17 +31,22 @@ SECTIONS: dict[str, Callable[[Bench], Iterator[Comparison]]] = {
     "load": bench_load}
 
 
+def figure(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+
+
 def print_row(row: dict[str, Any]) -> None:
     ours, theirs, ratio = row["ours"]["median"], row["theirs"]["median"], row["ratio"]
-    print(f"{row['section']:<9}{row['what']:<52}{ours:>11,.4g}{theirs:>11,.4g} {row['unit']:<9}"
-          f"{ratio['median']:>6.2f}× ({ratio['low']:.2f}–{ratio['high']:.2f})  {row['bar']:<7}"
+    quartiles = f"({figure(ratio['low'])}–{figure(ratio['high'])})"
+    print(f"{row['section']:<9}{row['what']:<52}{figure(ours):>12}{figure(theirs):>12} {row['unit']:<9}"
+          f"{figure(ratio['median']):>7}× {quartiles:<16}{row['bar']:<7}"
           f" {row['peer']}", flush=True)
 
 
 def measure(bench: Bench, names: Sequence[str]) -> list[dict[str, Any]]:
     """Run the sections; each row is printed as soon as it is known."""
-    print(f"{'section':<9}{'what':<52}{'ours':>11}{'theirs':>11} {'unit':<9}{'ratio':>7} "
-          f"{'(quartiles)':<13}{'wanted':<8}against", flush=True)
+    print(f"{'section':<9}{'what':<52}{'ours':>12}{'theirs':>12} {'unit':<9}{'ratio':>8} "
+          f"{'(quartiles)':<16}{'wanted':<8}against", flush=True)
     rows = []
     for name in names:
         for comparison in SECTIONS[name](bench):

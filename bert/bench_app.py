@@ -159,7 +159,9 @@ class Visit:
         self.page.wait_for_selector(self.ready)
 
     def _count_request(self, event: dict) -> None:
-        self.requests += not event["request"]["url"].startswith("data:")
+        """What the page asks for; the browser itself asks again for the icon of a new address."""
+        asked = event["request"]["url"]
+        self.requests += not asked.startswith("data:") and not asked.endswith("/favicon.ico")
 
     def _count_bytes(self, event: dict) -> None:
         self.bytes += event["encodedDataLength"]

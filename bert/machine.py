@@ -9,8 +9,8 @@ def tune_machine() -> None:
     """Settings that make the network faster on a CPU and change no result that matters.
 
     Numbers too small for float32's normal range are flushed to zero, and freed memory stays with
-    the process: giving it back and asking again costs a fifth of every training step, and as much of
-    every text of 128 tokens.
+    the process: giving it back and asking again costs a fifth of every training
+    step, and as much of every text of 128 tokens.
     """
     torch.set_flush_denormal(True)
     try:

@@ -77,17 +77,23 @@ def sinusoidal_positions(length: int, width: int) -> Tensor:
     return table
 
 
+def vectors(number: int, width: int) -> nn.Embedding:
+    """A table that `initialise` or a checkpoint fills. torch's own first filling is left out: for a
+    model without memory yet it would load the compiler, a second and 70 MB of every start."""
+    return nn.Embedding.from_pretrained(torch.zeros(number, width), freeze=False)
+
+
 class BertEmbeddings(nn.Module):
     """Token + segment + position vectors, then LayerNorm and dropout."""
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
-        self.word_embeddings = nn.Embedding(config.vocab_size, config.hidden_size)
-        self.token_type_embeddings = nn.Embedding(config.type_vocab_size, config.hidden_size)
+        self.word_embeddings = vectors(config.vocab_size, config.hidden_size)
+        self.token_type_embeddings = vectors(config.type_vocab_size, config.hidden_size)
         self.position_embeddings = None
         if config.positions == "learned":
-            self.position_embeddings = nn.Embedding(config.max_position_embeddings,
-                                                    config.hidden_size)
+            self.position_embeddings = vectors(config.max_position_embeddings,
+                                               config.hidden_size)
         self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
 

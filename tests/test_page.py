@@ -40,8 +40,8 @@ def figures(page: Page) -> dict[str, float]:
             for bar in page.locator("button.bar").all()}
 
 
-def point_at(page: Page, row: int, column: int, size: int) -> str:
-    """Move the pointer over a cell of the heatmap, by arrow keys from the corner; what is said."""
+def point_at(page: Page, row: int, column: int) -> str:
+    """Go to a cell of the heatmap by arrow keys from the corner; what is said of it."""
     pad = page.locator('[data-view="heatmap"] .pad')
     pad.focus()
     pad.press("ArrowRight")
@@ -82,7 +82,7 @@ def test_typing_a_text_gives_the_figures_that_predict_gives(visit, classifier):
         sentence = page.locator(".message:last-child .sentence").inner_text()
         assert sentence.startswith(f"Achievement {100 * expected.probabilities.max():.0f}")
         weights = expected.attentions[0, 1]
-        said = point_at(page, 1, 2, len(weights))
+        said = point_at(page, 1, 2)
         found = re.fullmatch(r"“(.+)” looks at “(.+)”: (?:< )?([\d.]+)", said)
         assert found.group(1, 2) == (expected.tokens[1], expected.tokens[2])
         assert float(found[3]) == pytest.approx(weights[1, 2], abs=0.01)
@@ -253,7 +253,7 @@ def test_words_and_hidden_special_tokens_follow_the_exact_figures(visit, classif
         said = page.locator(".readout").inner_text()
         share = float(re.search(r"([\d.]+)\s%", said)[1])
         assert share == pytest.approx(100 * view.hidden_share, abs=0.5)
-        cell = point_at(page, 1, 0, 2)
+        cell = point_at(page, 1, 0)
         assert float(cell.rsplit(" ", 1)[1]) == pytest.approx(view.weights[1, 0], abs=0.02)
         page.get_by_role("button", name="Pieces", exact=True).click()
         page.get_by_label("Hide [CLS] [SEP]").uncheck()
@@ -262,7 +262,7 @@ def test_words_and_hidden_special_tokens_follow_the_exact_figures(visit, classif
 
 def test_pointing_at_a_token_highlights_it_everywhere(visit, classifier):
     with visit(f"text={KOREAN}") as page:
-        point_at(page, 1, 2, 5)
+        point_at(page, 1, 2)
         expect(page.locator(".strip .token").nth(1)).to_have_class(re.compile("looking"))
         expect(page.locator(".strip .token").nth(2)).to_have_class(re.compile("looked-at"))
         page.locator(".strip .token").nth(3).hover()
