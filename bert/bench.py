@@ -38,9 +38,9 @@ def figure(value: float) -> str:
 def print_row(row: dict[str, Any]) -> None:
     ours, theirs, ratio = row["ours"]["median"], row["theirs"]["median"], row["ratio"]
     quartiles = f"({figure(ratio['low'])}–{figure(ratio['high'])})"
-    print(f"{row['section']:<9}{row['what']:<52}{figure(ours):>12}{figure(theirs):>12} {row['unit']:<9}"
-          f"{figure(ratio['median']):>7}× {quartiles:<16}{row['bar']:<7}"
-          f" {row['peer']}", flush=True)
+    print(f"{row['section']:<9}{row['what']:<52}{figure(ours):>12}{figure(theirs):>12} "
+          f"{row['unit']:<9}{figure(ratio['median']):>7}× {quartiles:<16}{row['bar']:<8}"
+          f"{row['peer']}", flush=True)
 
 
 def measure(bench: Bench, names: Sequence[str]) -> list[dict[str, Any]]:

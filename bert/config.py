@@ -184,12 +184,8 @@ def read_options(arguments: argparse.Namespace, settings: type) -> Any:
 
 
 def described_call(module: str) -> str:
-    """The command that is running, as a file may keep it: of absolute paths only the name, because
-    the rest speaks of one machine.
-
-    >>> described_call("bert.evaluate")  # after: python -m bert.evaluate --data /home/me/test.tsv
-    'python -m bert.evaluate --data test.tsv'
-    """
+    """The command that is running, as a file may keep it: of absolute paths only the last part,
+    because the rest speaks of one machine."""
     shown = [Path(word).name if Path(word).is_absolute() else word for word in sys.argv[1:]]
     return " ".join(["python", "-m", module, *shown])
 
