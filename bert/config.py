@@ -6,6 +6,7 @@ default is written once: `hidden_size: int = option(192, "width …")` becomes `
 
 import argparse
 import json
+import shlex
 import sys
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
@@ -186,8 +187,11 @@ def read_options(arguments: argparse.Namespace, settings: type) -> Any:
 def described_call(module: str) -> str:
     """The command that is running, as a file may keep it: of absolute paths only the last part,
     because the rest speaks of one machine."""
-    shown = [Path(word).name if Path(word).is_absolute() else word for word in sys.argv[1:]]
-    return " ".join(["python", "-m", module, *shown])
+    shown = []
+    for word in sys.argv[1:]:
+        flag, equals, value = word.rpartition("=")
+        shown.append(flag + equals + (Path(value).name if Path(value).is_absolute() else value))
+    return shlex.join(["python", "-m", module, *shown])
 
 
 class Parser(argparse.ArgumentParser):

@@ -27,7 +27,7 @@ from bert.model import BertOutput
 from bert.tokenizer import Encoding
 
 EMPTY = "The text is empty: type a few words. 글이 비어 있어요: 몇 마디를 적어 주세요."
-BATCH_TOKENS, LINES_AT_ONCE = 4_096, 256
+BATCH_TOKENS, LINES_AT_ONCE = 1_024, 256
 COMBINATIONS = ("last", "sum4", "concat4")
 FIGURE_ENDINGS, NUMBER_ENDINGS = (".png", ".svg", ".pdf"), (".csv", ".npz")
 # What each recorded step of a layer was computed from.

@@ -67,16 +67,15 @@ class Processes:
         return made if self.is_main else make()
 
     def share_gradients(self, model: nn.Module) -> None:
-        """Add up the gradients of all processes, in one message."""
+        """Add up the gradients of all processes, in one message. A task without an example in the
+        whole batch leaves its head without a gradient, in every process alike."""
         if self.world_size == 1:
             return
-        gradients = [p.grad if p.grad is not None else torch.zeros_like(p)
-                     for p in model.parameters() if p.requires_grad]
-        flat = torch.cat([gradient.flatten() for gradient in gradients])
+        parameters = [p for p in model.parameters() if p.grad is not None]
+        flat = torch.cat([parameter.grad.flatten() for parameter in parameters])
         dist.all_reduce(flat)
-        parameters = (p for p in model.parameters() if p.requires_grad)
-        for parameter, part in zip(parameters, flat.split([g.numel() for g in gradients]),
-                                   strict=True):
+        sizes = [parameter.numel() for parameter in parameters]
+        for parameter, part in zip(parameters, flat.split(sizes), strict=True):
             parameter.grad = part.view_as(parameter)
 
     def leave(self) -> None:

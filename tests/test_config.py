@@ -9,6 +9,7 @@ from bert.config import (
     BertConfig,
     Parser,
     add_options,
+    described_call,
     option,
     read_options,
 )
@@ -162,6 +163,13 @@ def test_the_network_can_be_described_by_flags():
     add_options(parser, BertConfig)
     arguments = parser.parse_args(["--hidden-size", "48", "--norm", "pre"])
     assert read_options(arguments, BertConfig) == replace(BertConfig(), hidden_size=48, norm="pre")
+
+
+def test_a_kept_command_says_nothing_of_the_machine_it_ran_on(monkeypatch):
+    monkeypatch.setattr("sys.argv", ["x.py", "--data", "/some/where/test.tsv", "--out=/else/where",
+                                     "runs/a", "--name=b", "two words"])
+    assert described_call("bert.evaluate") == (
+        "python -m bert.evaluate --data test.tsv --out=where runs/a --name=b 'two words'")
 
 
 @pytest.mark.parametrize("arguments", [["--steps", "many"], ["--what"], ["a\nb"], ["--steps"]])
