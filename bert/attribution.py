@@ -17,7 +17,8 @@ from bert.predict import EmotionClassifier
 from bert.tokenizer import Encoding
 
 ENOUGH = 0.02          # relative error at which more steps are pointless
-FEWEST, MOST = 16, 64  # steps on the way
+FEWEST = 16            # steps on the way
+MOST_TOKENS = 8_192    # bounds the steps: 64 for a text of 128 tokens, more for shorter ones
 BATCH_TOKENS = 1_024
 
 
@@ -61,7 +62,7 @@ def attribute(classifier: EmotionClassifier, text: str, key: str) -> Attribution
     while True:
         values = _integrate(model, start, end, target, steps)
         found = Attribution(encoding, key, values, gained)
-        if found.error <= ENOUGH or steps >= MOST:
+        if found.error <= ENOUGH or 2 * steps * len(encoding.ids) > MOST_TOKENS:
             return found
         steps *= 2
 
