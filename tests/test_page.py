@@ -172,6 +172,10 @@ def test_a_text_about_self_harm_gets_a_calm_line_with_help(visit):
         expect(page.locator(".care")).to_contain_text("109")
         send(page, KOREAN)
         expect(page.locator(".care")).to_be_hidden()
+        send(page, "I told them no")
+        send(page, "너무 힘들어서 죽고 싶다는 생각이 든다")
+        expect(page.locator(".care")).to_be_visible()
+        expect(page.locator(".message:last-child .answer")).to_be_in_viewport()
 
 
 def test_a_long_text_is_cut_with_a_visible_note(visit, classifier):

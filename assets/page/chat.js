@@ -60,10 +60,14 @@ export function chatPanel(actions) {
     fill(list, ...(state.messages.length ? state.messages.map((message) => drawMessage(message, actions))
       : [make("li", { class: "empty" }, say("chat_empty"))]));
     if (held) (list.querySelector(held) ?? box).focus();
+    scrollToCurrent();
+    heard.textContent = list.querySelector(".current .answer")?.textContent ?? "";
+  }
+
+  function scrollToCurrent() {
     const current = list.querySelector(".current");
     if (current === list.lastElementChild) list.scrollTop = list.scrollHeight;
     else if (current) list.scrollTop = current.offsetTop - list.offsetTop;
-    heard.textContent = current?.querySelector(".answer").textContent ?? "";
   }
 
   /** Where the keyboard was in the list, which is drawn anew; null when it was elsewhere. */
@@ -73,6 +77,7 @@ export function chatPanel(actions) {
     return `[data-id="${at.closest(".message").dataset.id}"] .${at.classList[0]}`;
   }
 
+  new ResizeObserver(scrollToCurrent).observe(list); // a note beside the bars takes height from it
   listen(["language"], drawTexts);
   listen(["language", "messages", "current", "offline"], drawMessages);
   return make("section", { class: "panel chat", "aria-label": "chat" },
