@@ -43,10 +43,8 @@ def read(classifier: EmotionClassifier, text: str) -> Prediction:
     """One forward pass with all attention; without a classifier there are no probabilities."""
     if classifier.checkpoint.has_classifier:
         return classifier(text)
-    inspection = classifier.inspect(text)
-    attentions = np.concatenate([inspection.value("attention", layer + 1)
-                                 for layer in range(classifier.config.num_hidden_layers)])
-    return Prediction(inspection.encoding, (), np.zeros(0, dtype=np.float32), False, attentions)
+    encoding, attentions = classifier.attentions(text)
+    return Prediction(encoding, (), np.zeros(0, dtype=np.float32), False, attentions)
 
 
 def describe(classifier: EmotionClassifier) -> dict:

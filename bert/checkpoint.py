@@ -227,7 +227,7 @@ def save_checkpoint(folder: Path | str, model: Model, tokenizer: WordPieceTokeni
     `half` stores 16-bit weights (half the size); `files` are texts that go along, such as the
     model card.
     """
-    described = {"architectures": [_hugging_face_class(model)], **model.config.to_dict()}
+    described = {"architectures": [type(model).__name__], **model.config.to_dict()}
     weights = to_hugging_face(model.state_dict())
     weights = {name: (tensor.half() if half else tensor).contiguous().clone()
                for name, tensor in weights.items()}
@@ -242,10 +242,6 @@ def save_checkpoint(folder: Path | str, model: Model, tokenizer: WordPieceTokeni
             (fresh / name).write_text(text, encoding="utf-8")
 
     replace_folder(Path(folder), write, marker=TOKENIZER)
-
-
-def _hugging_face_class(model: Model) -> str:
-    return type(model).__name__
 
 
 def replace_folder(folder: Path, write: Callable[[Path], None], marker: str | None = None) -> None:

@@ -309,7 +309,7 @@ def train_step(model: nn.Module, optimizer: torch.optim.Optimizer, sums: Sums,
     counts are added up over the processes first, so that many processes equal one large batch."""
     counts = processes.total(torch.tensor([float(count) for _, count in sums.values()]))
     count_of = dict(zip(sums, counts.tolist(), strict=True))
-    loss = sum(total / max(count_of[name], 1e-9) for name, (total, _) in sums.items()
+    loss = sum(total / count_of[name] for name, (total, _) in sums.items()
                if name.endswith("loss") and count_of[name])
     optimizer.zero_grad(set_to_none=True)
     loss.backward()
