@@ -27,7 +27,9 @@ from starlette.staticfiles import StaticFiles  # noqa: E402
 from bert import exports, views  # noqa: E402
 from bert.attribution import attribute  # noqa: E402
 from bert.config import Parser  # noqa: E402
+from bert.lab import Lab, Options, Study  # noqa: E402
 from bert.predict import EmotionClassifier, Prediction  # noqa: E402
+from bert.studies import STUDIES  # noqa: E402
 from bert.texts import PAGE, colours, speaks_of_self_harm, texts  # noqa: E402
 
 LONGEST = 5_000  # characters of a text; the model reads far fewer
@@ -78,6 +80,13 @@ def check_number(name: str, value: Any) -> int:
     return int(value)
 
 
+def find_study(name: Any) -> Study:
+    if not isinstance(name, str) or name not in STUDIES:
+        raise ValueError(f"There is no view {str(name)[:40]!r}: choose one of "
+                         f"{', '.join(STUDIES)}.")
+    return STUDIES[name]
+
+
 def one_sentence(handler: Callable) -> Callable:
     """A handler whose complaints reach the caller as one sentence, and which takes its turn."""
     @wraps(handler)
@@ -96,6 +105,7 @@ def one_sentence(handler: Callable) -> Callable:
 def add_endpoints(classifier: EmotionClassifier) -> None:
     """The two documented endpoints, and those that the page itself uses."""
     about = lru_cache(maxsize=1)(lambda: describe(classifier))
+    lab = Lab(classifier)
 
     def predict(text: str) -> dict:
         """The feeling of a text: label, whether the model is confident, and all probabilities.
@@ -129,19 +139,31 @@ def add_endpoints(classifier: EmotionClassifier) -> None:
         return {"values": found.values.tolist(), "total": found.total, "gained": found.gained,
                 "error": found.error}
 
+    def study(text: str, name: str, options: dict) -> dict:
+        """The numbers of one view of the microscope."""
+        return find_study(name).answer(lab, check_text(text), Options(options))
+
     def export(text: str, what: str, ending: str, options: dict) -> dict:
         """One file to take away, in base64."""
-        wanted = exports.Wanted.checked(what, ending, options,
-                                        classifier.config.num_hidden_layers,
-                                        classifier.config.num_attention_heads)
-        prediction = read(classifier, check_text(text))
-        file = exports.make(prediction, wanted, about())
+        if isinstance(what, str) and what in STUDIES:
+            language = options.get("lang") if isinstance(options, dict) else None
+            file = exports.make_study(STUDIES[what], study(text, what, options), ending, language)
+        else:
+            file = picture_file(text, what, ending, options)
         return {"name": file.name, "type": file.media_type,
                 "data": base64.b64encode(file.content).decode("ascii")}
 
+    def picture_file(text: str, what: str, ending: str, options: dict) -> exports.File:
+        """The answer or its attention as a file."""
+        wanted = exports.Wanted.checked(what, ending, options,
+                                        classifier.config.num_hidden_layers,
+                                        classifier.config.num_attention_heads)
+        return exports.make(read(classifier, check_text(text)), wanted, about())
+
     for handler in (predict, attention):
         gr.api(one_sentence(handler), api_name=handler.__name__, concurrency_limit=4)
-    for name, handler in (("look", look), ("attribute", explain), ("export", export)):
+    for name, handler in (("look", look), ("attribute", explain), ("study", study),
+                          ("export", export)):
         gr.api(one_sentence(handler), api_name=name, api_visibility="private", queue=False)
 
 
@@ -182,6 +204,7 @@ def head_of_page() -> str:
     boot = json.dumps({"texts": texts(), "colours": colours(), "limit": LONGEST},
                       ensure_ascii=False).replace("<", "\\u003c")
     return ('<link rel="stylesheet" href="microscope/style.css">\n'
+            '<link rel="stylesheet" href="microscope/studies.css">\n'
             '<link rel="preload" href="microscope/fonts/MicroscopeGothic.woff2" as="font" '
             'type="font/woff2" crossorigin>\n'
             f'<script type="application/json" id="microscope-boot">{boot}</script>\n'

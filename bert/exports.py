@@ -10,12 +10,14 @@ from typing import Any, Self
 import numpy as np
 
 from bert import views
+from bert.lab import Study
 from bert.predict import Prediction
 from bert.texts import LANGUAGES, say
 
 PICTURES = ("heatmap", "lines", "heads", "layers", "ends", "bars", "card")
 PICTURE_TYPES = {"png": "image/png", "svg": "image/svg+xml", "pdf": "application/pdf"}
 NUMBER_TYPES = {"csv": "text/csv", "npz": "application/octet-stream", "json": "application/json"}
+STUDY_TYPES = {**PICTURE_TYPES, "csv": "text/csv", "json": "application/json"}
 LONGEST_LINK = 8_000
 
 
@@ -91,6 +93,25 @@ def make(prediction: Prediction, wanted: Wanted, model: Mapping[str, Any]) -> Fi
     return File(f"{_stem(wanted)}.{wanted.ending}", media_type, content)
 
 
+def make_study(study: Study, data: Mapping[str, Any], ending: Any, language: Any) -> File:
+    """A study as it is on the screen: the picture, or the numbers behind it."""
+    if not isinstance(ending, str) or ending not in STUDY_TYPES:
+        raise ValueError(f"{study.name} cannot be saved as {str(ending)[:20]!r}: choose one of "
+                         f"{', '.join(STUDY_TYPES)}.")
+    if ending == "json":
+        content = (json.dumps(data, ensure_ascii=False, indent=1) + "\n").encode("utf-8")
+    elif ending == "csv":
+        sheet = io.StringIO(newline="")
+        csv.writer(sheet).writerows([_plain_cell(cell) for cell in row]
+                                    for row in study.table(data))
+        content = sheet.getvalue().encode("utf-8-sig")
+    else:
+        from bert.figures import figure_bytes  # matplotlib, only when a picture is asked for
+        figure = study.draw(data, language if language in LANGUAGES else "en")
+        content = figure_bytes(figure, ending)
+    return File(f"microscope-{study.name}.{ending}", STUDY_TYPES[ending], content)
+
+
 def _stem(wanted: Wanted) -> str:
     place = {"heatmap": f"-layer-{wanted.layer}-head-{wanted.head}",
              "lines": f"-layer-{wanted.layer}-head-{wanted.head}",
@@ -119,9 +140,10 @@ def _csv(prediction: Prediction, wanted: Wanted, model: Mapping[str, Any]) -> by
     return sheet.getvalue().encode("utf-8-sig")
 
 
-def _plain_cell(token: str) -> str:
-    """A token that a spreadsheet cannot take for a formula."""
-    return "'" + token if token[:1] in ("=", "+", "-", "@", "\t", "\r") else token
+def _plain_cell(cell: Any) -> Any:
+    """A cell that a spreadsheet cannot take for a formula."""
+    is_formula = isinstance(cell, str) and cell[:1] in ("=", "+", "-", "@", "\t", "\r")
+    return "'" + cell if is_formula else cell
 
 
 def _npz(prediction: Prediction, wanted: Wanted, model: Mapping[str, Any]) -> bytes:

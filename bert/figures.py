@@ -74,6 +74,12 @@ def figure_bytes(figure: Figure, ending: str, dpi: int = 150) -> bytes:
     return file.getvalue()
 
 
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure, in inches, that can draw Hangul."""
+    use_fonts()
+    return Figure(figsize=(width, height))
+
+
 def class_colour(key: str, position: int) -> str:
     """A class's own colour, or one from a plain row for classes that are not ours."""
     for emotion in EMOTIONS:

@@ -1,6 +1,7 @@
 """Every string of the page in Korean and English, and what both sides of the page know of them.
 
-The texts are in assets/page/texts.json; the browser gets the same file.
+The texts of the main page are in assets/page/texts.json, those of a study in texts_STUDY.json beside
+it; the browser gets the same ones.
 """
 
 import json
@@ -26,13 +27,19 @@ SELF_HARM = re.compile(
 @lru_cache(maxsize=1)
 def texts() -> dict[str, dict]:
     """All strings, by language and key."""
-    return json.loads((PAGE / "texts.json").read_text(encoding="utf-8"))
+    merged: dict[str, dict] = {language: {} for language in LANGUAGES}
+    for path in sorted(PAGE.glob("texts*.json")):
+        for language, strings in json.loads(path.read_text(encoding="utf-8")).items():
+            if again := merged[language].keys() & strings.keys():
+                raise ValueError(f"{path.name} has strings of another file: {sorted(again)}")
+            merged[language].update(strings)
+    return merged
 
 
 @lru_cache(maxsize=1)
-def colours() -> list[str]:
-    """The colour table of attention weights: 256 colours for 0 to 1."""
-    return json.loads((PAGE / "colours.json").read_text(encoding="utf-8"))["viridis"]
+def colours() -> dict[str, list[str]]:
+    """Two tables of 256 colours: "viridis" for weights of 0 to 1, "signed" for −limit to limit."""
+    return json.loads((PAGE / "colours.json").read_text(encoding="utf-8"))
 
 
 def say(language: str, key: str, **values: object) -> str:

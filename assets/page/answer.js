@@ -1,6 +1,6 @@
 // One answer of the server: the payload with its matrices unpacked, and every matrix made from it.
 
-async function inflate(packed) {
+export async function inflate(packed) {
   const bytes = Uint8Array.from(atob(packed), (character) => character.charCodeAt(0));
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
   return new Uint8Array(await new Response(stream).arrayBuffer());

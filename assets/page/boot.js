@@ -2,8 +2,10 @@
 
 const boot = JSON.parse(document.getElementById("microscope-boot").textContent);
 
-export const COLOURS = boot.colours.map((hex) => [1, 3, 5].map(
-  (at) => parseInt(hex.slice(at, at + 2), 16)));
+const table = (hexes) => hexes.map((hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16)));
+
+export const COLOURS = table(boot.colours.viridis); // weights of 0 to 1
+export const SIGNED = table(boot.colours.signed);   // −limit to limit
 export const LIMIT = boot.limit;
 export const LANGUAGES = Object.keys(boot.texts);
 

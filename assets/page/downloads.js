@@ -4,9 +4,12 @@ import { say } from "./boot.js";
 import { fill, make } from "./dom.js";
 import { Refused, ask } from "./server.js";
 import { currentAnswer, currentMessage, listen, state } from "./store.js";
+import { STUDIES } from "./studies.js";
+import { studyOptions } from "./study.js";
 
 const PICTURES = ["png", "svg", "pdf"];
 const NUMBERS = ["csv", "npz", "json"];
+const OF_A_STUDY = [...PICTURES, "csv", "json"];
 
 /** A button that opens a small menu of files. */
 export function downloadMenu() {
@@ -45,7 +48,7 @@ export function downloadMenu() {
     const answer = currentAnswer();
     summary.textContent = say("download");
     const hasClasses = Boolean(answer?.model.has_classifier);
-    fill(menu, row(say("download_view"), state.view, PICTURES),
+    fill(menu, row(say("download_view"), state.view, state.view in STUDIES ? OF_A_STUDY : PICTURES),
       hasClasses ? row(say("download_bars"), "bars", PICTURES) : null,
       row(say("download_card"), "card", PICTURES),
       row(say("download_numbers"), "numbers", NUMBERS), status);
@@ -58,7 +61,7 @@ export function downloadMenu() {
 
 /** What the server must know to draw what is on the screen. */
 function options() {
-  return { layer: state.layer, head: state.head, words: state.words,
+  return { ...(state.view in STUDIES ? studyOptions() : {}), layer: state.layer, head: state.head, words: state.words,
     hide_special: state.hideSpecial, fade: state.fade, lang: state.language,
     link: window.location.href };
 }

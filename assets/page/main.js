@@ -7,7 +7,7 @@ import { LANGUAGES, LIMIT, say, speak } from "./boot.js";
 import { chatPanel } from "./chat.js";
 import { make } from "./dom.js";
 import { Refused, ask } from "./server.js";
-import { stagePanel } from "./stage.js";
+import { groupButtons, stagePanel } from "./stage.js";
 import { currentAnswer, currentMessage, listen, state, update } from "./store.js";
 
 const KEPT_ANSWERS = 12; // older messages are read again when they are clicked
@@ -147,7 +147,8 @@ function pageHeader() {
     const { name, hash } = answer.model;
     model.textContent = `${say("shape", answer)} · ${say("checkpoint", { name, hash })}`;
   });
-  return make("header", { class: "masthead" }, make("div", { class: "names" }, title, tagline), model,
+  return make("header", { class: "masthead" }, make("div", { class: "names" }, title, tagline),
+    groupButtons(), model,
     copied, copy, language, theme);
 }
 
@@ -200,7 +201,7 @@ async function start() {
   state.language = null;
   changeLanguage(asked.language ?? browser ?? "en");
   watchTheme();
-  listen(["view", "layer", "head", "words", "hideSpecial", "fade", "messages", "current", "language",
+  listen(["view", "options", "layer", "head", "words", "hideSpecial", "fade", "messages", "current", "language",
     "attribution"], () => currentAnswer() && writeAddress());
   document.fonts.load('12px "Microscope Gothic"', "가").then(() => update({ theme: state.theme + " " }))
     .catch(() => {});

@@ -1,6 +1,7 @@
 // The right-hand side: choose a view, a layer, a head and the token options; everything is drawn
 // here from the answer at hand, without asking the server.
 
+import { possible } from "./address.js";
 import { range } from "./answer.js";
 import { percent, say } from "./boot.js";
 import { fill, make } from "./dom.js";
@@ -12,6 +13,8 @@ import { linesView } from "./lines.js";
 import { cssColour } from "./paint.js";
 import { currentAnswer, listen, state, update } from "./store.js";
 import { textStrip } from "./strip.js";
+import { GROUPS, STUDIES, groupOf } from "./studies.js";
+import { studyPanel } from "./study.js";
 import { selectionText, summaryText, tagText } from "./words.js";
 
 // A view has a name (the address's view=NAME, the text "view_NAME"), build(frame) to make its
@@ -29,6 +32,7 @@ export function stagePanel(actions) {
   const readout = make("p", { class: "readout", role: "status" });
   const scale = colourScale();
   const built = new Map();
+  const ofAttention = []; // what a study does not need
 
   function room() {
     const isPhone = window.matchMedia("(max-width: 640px)").matches;
@@ -38,6 +42,8 @@ export function stagePanel(actions) {
   function draw() {
     const answer = currentAnswer();
     const view = VIEWS.find(({ name }) => name === state.view);
+    for (const part of ofAttention) part.hidden = !view;
+    if (!view) return;
     frame.setAttribute("aria-labelledby", `tab-${view.name}`);
     if (!built.has(view.name)) {
       const place = make("div", { class: "view", "data-view": view.name });
@@ -91,52 +97,94 @@ export function stagePanel(actions) {
   listen(["point"], () => {
     const answer = currentAnswer();
     if (!answer) return;
-    VIEWS.find(({ name }) => name === state.view).point();
-    drawReadout();
+    VIEWS.find(({ name }) => name === state.view)?.point();
+    if (!(state.view in STUDIES)) drawReadout();
   });
   new ResizeObserver(() => draw()).observe(frame);
+  const picture = make("div", { class: "picture" }, frame,
+    make("div", { class: "side" }, scale, fadeSlider()));
+  const footer = make("footer", {}, info, readout);
+  ofAttention.push(picture, footer);
   return make("section", { class: "panel stage", "aria-label": "attention" },
     make("header", {}, tabs, downloadMenu()), controls(), textStrip(() => actions.explain(null)),
-    make("div", { class: "picture" }, frame, make("div", { class: "side" }, scale, fadeSlider())),
-    make("footer", {}, info, readout));
+    picture, studyPanel(), footer);
+}
+
+/** Open a view; a study that looks at one layer or head gets one. */
+function open(view) {
+  const answer = currentAnswer();
+  update({ view, ...(answer ? possible(answer, { ...state, view }) : {}) });
+}
+
+/** The groups of views; the one that was last open in a group opens again. */
+export function groupButtons() {
+  const last = Object.fromEntries(GROUPS.map(({ name, views }) => [name, views[0]]));
+  const buttons = GROUPS.map(({ name }) => make("button", { type: "button", "data-group": name,
+    onclick: () => open(last[name]) }));
+  const row = make("nav", { class: "groups" }, ...buttons);
+  listen(["view", "language"], () => {
+    row.setAttribute("aria-label", say("groups"));
+    const current = groupOf(state.view).name;
+    last[current] = state.view;
+    buttons.forEach((button, i) => {
+      button.textContent = say(`group_${GROUPS[i].name}`);
+      button.setAttribute("aria-pressed", String(GROUPS[i].name === current));
+    });
+  });
+  return row;
 }
 
 function viewTabs() {
-  const tabs = VIEWS.map(({ name }) => make("button", { type: "button", role: "tab",
-    id: `tab-${name}`, "data-view": name, "aria-controls": "view-frame",
-    onclick: () => update({ view: name }) }));
-  const row = make("div", { class: "tabs", role: "tablist" }, ...tabs);
+  const row = make("div", { class: "tabs", role: "tablist" });
   row.addEventListener("keydown", (event) => {
     const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
     if (!by) return;
-    const at = VIEWS.findIndex(({ name }) => name === state.view);
-    const next = (at + by + VIEWS.length) % VIEWS.length;
-    update({ view: VIEWS[next].name });
-    tabs[next].focus();
+    const { views } = groupOf(state.view);
+    open(views[(views.indexOf(state.view) + by + views.length) % views.length]);
+    row.querySelector('[aria-selected="true"]').focus();
   });
+  let shown = null;
   listen(["view", "language"], () => {
     row.setAttribute("aria-label", say("views"));
-    tabs.forEach((tab, i) => {
-      const isChosen = VIEWS[i].name === state.view;
-      tab.textContent = say(`view_${VIEWS[i].name}`);
+    const group = groupOf(state.view);
+    if (shown !== group) {
+      fill(row, ...group.views.map((name) => make("button", { type: "button", role: "tab",
+        id: `tab-${name}`, "data-view": name, onclick: () => open(name),
+        "aria-controls": name in STUDIES ? "study-frame" : "view-frame" })));
+      shown = group;
+    }
+    for (const tab of row.children) {
+      const { view } = tab.dataset;
+      const isChosen = view === state.view;
+      tab.textContent = say(view in STUDIES ? `study_${view}` : `view_${view}`);
       tab.setAttribute("aria-selected", String(isChosen));
       tab.tabIndex = isChosen ? 0 : -1;
       if (isChosen) row.scrollLeft = tab.offsetLeft - row.offsetLeft - row.clientWidth / 3;
-    });
+    }
   });
   return row;
 }
 
 // ------------------------------------------------------------------------------ the controls
 
+/** Layer and head for whatever uses them; how tokens are shown, for attention only. */
 function controls() {
-  return make("div", { class: "controls" },
-    stepper("layer", (answer) => [
-      ...range(answer.layers).map((i) => [i + 1, say("layer_n", { n: i + 1 })]),
-      ["mean", say("mean_layers")], ["rollout", say("rollout")]]),
-    stepper("head", (answer) => [["mean", say("mean_heads")],
-      ...range(answer.heads).map((i) => [i + 1, say("head_n", { n: i + 1 })])]),
-    unitSwitch(), specialSwitch());
+  const layer = stepper("layer", (answer, isStudy) => [
+    ...range(answer.layers).map((i) => [i + 1, say("layer_n", { n: i + 1 })]),
+    ...(isStudy ? [] : [["mean", say("mean_layers")], ["rollout", say("rollout")]])]);
+  const head = stepper("head", (answer, isStudy) => [
+    ...(isStudy ? [] : [["mean", say("mean_heads")]]),
+    ...range(answer.heads).map((i) => [i + 1, say("head_n", { n: i + 1 })])]);
+  const ofTokens = [unitSwitch(), specialSwitch()];
+  const row = make("div", { class: "controls" }, layer, head, ...ofTokens);
+  listen(["view", "language"], () => {
+    const study = STUDIES[state.view];
+    layer.hidden = study ? !study.uses.includes("layer") : false;
+    head.hidden = study ? !study.uses.includes("head") : false;
+    row.hidden = layer.hidden && head.hidden;
+    for (const part of ofTokens) part.hidden = Boolean(study);
+  });
+  return row;
 }
 
 /** A selector with a step to either side. */
@@ -164,10 +212,11 @@ function stepper(what, options) {
     back.setAttribute("aria-label", say(`previous_${what}`));
     forth.setAttribute("aria-label", say(`next_${what}`));
     if (!answer) return;
-    const signature = `${state.language}/${answer.layers}/${answer.heads}`;
+    const isStudy = state.view in STUDIES;
+    const signature = `${state.language}/${answer.layers}/${answer.heads}/${isStudy}`;
     if (drawnFor !== signature) {
       drawnFor = signature;
-      fill(select, ...options(answer).map(([value, text]) => make("option", { value }, text)));
+      fill(select, ...options(answer, isStudy).map(([value, text]) => make("option", { value }, text)));
     }
     select.value = String(state[what]);
     const isIdle = what === "head" ? typeof state.layer !== "number" && state.view !== "ends"

@@ -11,6 +11,7 @@ export const state = {
   messages: [],       // {id, text, status: "waiting" | "done" | "failed", answer, reason}
   current: null,      // id of the message whose charts are shown
   point: null,        // {row, column} among the shown tokens; column null: one token
+  options: {},        // what is chosen in the studies: strings, by the name of their parameter
   attribution: null,  // {key, status, values, total, gained, error}
   theme: "",          // changes when light and dark change places
   offline: false,
