@@ -1,7 +1,7 @@
 """Every string of the page in Korean and English, and what both sides of the page know of them.
 
-The texts of the main page are in assets/page/texts.json, those of a study in texts_STUDY.json beside
-it; the browser gets the same ones.
+The texts of the main page are in assets/page/texts.json, those of a study in texts_STUDY.json
+beside it; the browser gets the same ones.
 """
 
 import json

@@ -22,6 +22,7 @@ from bert.model import BertForPreTraining, BertForSequenceClassification
 from bert.predict import EmotionClassifier
 from bert.tokenizer import WordPieceTokenizer
 
+pytest_plugins = ("page_fixtures",)
 ROOT = Path(__file__).parent.parent
 LINES = {
     "achievement": ("드디어 마라톤을 완주했다", "I finally fixed the bug after three days"),

@@ -20,7 +20,6 @@ from gradio_client.exceptions import AppError
 import app
 from bert import exports, views
 
-pytest_plugins = ("page_fixtures",)
 ROOT = Path(__file__).parent.parent
 TEXT = "드디어 마라톤을 완주했다"
 OPTIONS = {"layer": 1, "head": 2, "lang": "ko", "link": "http://127.0.0.1/?text=x"}

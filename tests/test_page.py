@@ -17,7 +17,6 @@ from bert.attribution import attribute
 from bert.checkpoint import save_checkpoint
 from bert.texts import colours, say, texts
 
-pytest_plugins = ("page_fixtures",)
 expect.set_options(timeout=60_000)  # a limit for a hang, never reached otherwise
 KOREAN, ENGLISH = "드디어 마라톤을 완주했다", "They blamed me for their own mistake"
 EXAMPLE = texts()["en"]["example_texts"][0]
@@ -103,7 +102,8 @@ def test_the_heatmap_has_the_colours_of_its_weights(visit, classifier):
         }""")
         seen = {tuple(map(int, colour.split(","))) for colour in found}
         for weight in (weights[row, column], weights.min()):
-            near = colours()["viridis"][max(0, round(255 * float(weight)) - 1):round(255 * float(weight)) + 2]
+            at = round(255 * float(weight))
+            near = colours()["viridis"][max(0, at - 1):at + 2]
             assert any(tuple(bytes.fromhex(colour[1:])) in seen for colour in near)
 
 
