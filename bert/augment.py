@@ -1,4 +1,8 @@
-"""More labelled lines from the pre-trained model: words masked and filled in again, label kept."""
+"""The same feeling in other words: more labelled lines from those at hand.
+
+`refill` masks words and lets the pre-trained model fill them in again; `vary` changes how a line is
+written: a lost space, a typo, another case, a trailing ㅋㅋ.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -44,3 +48,47 @@ def refill(lines: Sequence[LabelledLine], checkpoint: Checkpoint, rate: float = 
                 text = tokenizer.decode(new[row][is_token[row]])
                 filled[int(i)] = replace(lines[i], text=text, pair="")
     return [filled[i] for i in sorted(filled)]
+
+
+# ---------------------------------------------------------------------------------- other spellings
+
+ENDINGS = ("ㅋㅋ", "ㅎㅎ", "ㅠㅠ", "ㅜㅜ", "!!", "!", "...", "~", "..", " ㅋㅋㅋ")
+
+
+def vary(text: str, draw: np.random.Generator) -> str:
+    """One small change that leaves the feeling as it is."""
+    change = draw.integers(5)
+    if change == 0:
+        return _move_a_space(text, draw)
+    if change == 1:
+        return text.rstrip(".!~ ") + ENDINGS[draw.integers(len(ENDINGS))]
+    if change == 2:
+        return text.upper() if draw.random() < 0.3 else text.lower().rstrip(".")
+    return _mistype(text, draw)
+
+
+def _move_a_space(text: str, draw: np.random.Generator) -> str:
+    """Join two words, or cut one in two."""
+    words = text.split()
+    place = int(draw.integers(len(words))) if words else 0
+    if len(words) > 1 and draw.random() < 0.6:
+        place = min(place, len(words) - 2)
+        words[place:place + 2] = [words[place] + words[place + 1]]
+    elif words and len(words[place]) > 2:
+        cut = int(draw.integers(1, len(words[place])))
+        words[place:place + 1] = [words[place][:cut], words[place][cut:]]
+    return " ".join(words)
+
+
+def _mistype(text: str, draw: np.random.Generator) -> str:
+    """Leave out, double or swap one letter of a word."""
+    places = [i for i, letter in enumerate(text) if letter.isalpha()]
+    if len(places) < 4:
+        return text
+    at = places[draw.integers(len(places) - 1)]
+    kind = draw.integers(3)
+    if kind == 0:
+        return text[:at] + text[at + 1:]
+    if kind == 1:
+        return text[:at] + text[at] + text[at:]
+    return text[:at] + text[at + 1:at + 2] + text[at] + text[at + 2:]

@@ -16,9 +16,9 @@ import numpy as np
 
 from bert.config import Parser
 from bert.corpus import LabelledLine, read_labelled
-from bert.finetune import mapped_lines, read_label_map
 from bert.labels import NONE
 from bert.metrics import accuracy
+from bert.sources import mapped_lines, read_label_map
 
 SHARES = (0.125, 0.25, 0.5, 1.0)
 

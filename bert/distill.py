@@ -21,7 +21,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bert.checkpoint import (
+    TOKENIZER,
     Checkpoint,
+    check_replaceable,
     load_checkpoint,
     replace_folder,
     save_checkpoint,
@@ -31,6 +33,7 @@ from bert.config import Parser, add_options, described_call, option, read_option
 from bert.corpus import read_text_lines
 from bert.model import BertForPreTraining, mlm_loss
 from bert.pairs import Masking
+from bert.sources import read_parallel
 from bert.tokenizer import WordPieceTokenizer
 from bert.training import (
     LoopConfig,
@@ -171,19 +174,6 @@ def batch_losses(student: Student, batch: DistillBatch, device: torch.device) ->
     return sums
 
 
-def read_parallel(path: Path) -> tuple[list[str], list[str]]:
-    """Korean lines and their English renderings."""
-    korean, english = [], []
-    for number, line in enumerate(read_text_lines(path), 1):
-        parts = line.split("\t")
-        if len(parts) != 2 or not all(part.strip() for part in parts):
-            raise ValueError(f"{path}, line {number}: expected korean<TAB>english")
-        if parts != ["ko", "en"]:
-            korean.append(parts[0])
-            english.append(parts[1])
-    return korean, english
-
-
 def with_pretraining_heads(start: Checkpoint, seed: int) -> BertForPreTraining:
     """The model to teach, with the heads it has or new ones."""
     if start.has_mlm:
@@ -225,6 +215,7 @@ def distill(arguments) -> None:
     if arguments.max_steps:  # a dry run needs no more lines than it reads
         texts, meanings = texts[:2_000], meanings[:2_000]
     processes = Processes.join()
+    check_replaceable(arguments.out, TOKENIZER)
     start = load_checkpoint(arguments.start_from)
     data = processes.main_first(lambda: DistillData(
         arguments.teacher, texts, meanings, start.tokenizer, settings, processes,

@@ -19,10 +19,11 @@ import numpy as np
 
 from bert.config import Parser, described_call
 from bert.corpus import LabelledLine, read_labelled
-from bert.finetune import logits_of, mapped_lines, read_label_map
+from bert.finetune import logits_of
 from bert.labels import EMOTIONS, KEYS, NONE
 from bert.metrics import accuracy, calibration_error, confusion_matrix, macro_f1, recalls
 from bert.predict import EmotionClassifier
+from bert.sources import mapped_lines, read_label_map
 
 FIRST_SYLLABLE, VOWELS, FINALS = 0xAC00, 21, 28
 

@@ -4,16 +4,18 @@
         --dev assets/data/dev.tsv --run-dir runs/finetune --out checkpoints/emotion
 
 --train and --dev have the columns label, lang, level, pair, text; lines labelled `none` pull
-towards the uniform distribution. --auxiliary files (`text<TAB>label,label`) each get a head of
-their own that is thrown away at the end; of --mapped files the lines whose labels --label-map maps
-onto one feeling train the ten classes as well. The weights of the best epoch on dev are kept; the
-temperature fitted on dev is folded into the classifier, the confidence threshold into the config.
-Interrupted at any moment, the same command goes on from the last save.
+towards the uniform distribution; of --parallel files (`korean<TAB>english`) the renderings of those
+lines train with their labels. --auxiliary files (`text<TAB>label,label`) each get a head of their
+own that is thrown away at the end; of --mapped files the lines whose labels --label-map maps onto
+one feeling train the ten classes as well. --taught files are the answers of another model (made by
+`bert.predict --input FILE --json`), learned as they are and mixed into the labels. The weights of
+the best epoch on dev are kept; the temperature fitted on dev is folded into the classifier, the
+confidence threshold into the config. Interrupted at any moment, the same command goes on from the
+last save.
 """
 
-import csv
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,12 +26,33 @@ import torch.nn.functional as F
 from torch import nn
 
 from bert.augment import refill
-from bert.checkpoint import load_checkpoint, save_checkpoint, untrained
+from bert.checkpoint import (
+    TOKENIZER,
+    check_replaceable,
+    load_checkpoint,
+    save_checkpoint,
+    untrained,
+)
 from bert.config import Parser, add_options, described_call, option, read_options
-from bert.corpus import LabelledLine, read_labelled, read_text_lines
+from bert.corpus import LabelledLine, read_labelled
 from bert.labels import KEYS, NONE
 from bert.metrics import fit_temperature, fit_threshold
 from bert.model import BertForSequenceClassification
+from bert.sources import (
+    MAIN,
+    LabelledBatch,
+    LabelledData,
+    Source,
+    auxiliary_source,
+    emotion_source,
+    mapped_lines,
+    read_answers,
+    read_label_map,
+    read_parallel,
+    rendered_lines,
+    taught_source,
+    with_teacher,
+)
 from bert.tokenizer import WordPieceTokenizer
 from bert.training import (
     LoopConfig,
@@ -39,8 +62,6 @@ from bert.training import (
     fit,
     tune_machine,
 )
-
-MAIN = "emotion"
 
 
 @dataclass(frozen=True)
@@ -60,135 +81,11 @@ class FinetuneConfig(LoopConfig):
     balance: bool = option(False, "weigh classes so that each counts the same")
     freeze: int = option(0, "layers, from the embeddings up, that do not learn")
     patience: int = option(3, "epochs without a better dev score before stopping")
+    vary: float = option(0.0, "share of lines written differently: spaces, typos, case, ㅋㅋ")
+    teacher_share: float = option(0.5, "share of a teacher's answer in a labelled line's target")
+    taught_weight: float = option(0.3, "weight of lines that have a teacher's answer only")
     augment: int = option(0, "copies of each line with words filled in anew (--augment-with)")
-    keep_feeling: float = option(0.9, "share of dev's feeling lines that must stay confident")
-
-
-@dataclass(frozen=True)
-class Source:
-    """Lines that share one head: targets are probabilities (one row sums to one) or yes/no."""
-
-    head: str
-    ids: list[list[int]]
-    targets: np.ndarray   # (N, K) float32
-    weights: np.ndarray   # (N,) float32
-    is_exclusive: bool    # one class a line (softmax), or any number (yes/no each)
-
-    def lengths(self) -> np.ndarray:
-        return np.array([len(ids) + 2 for ids in self.ids])
-
-
-@dataclass(frozen=True)
-class LabelledBatch:
-    source: Source
-    ids: np.ndarray       # (B, T)
-    is_token: np.ndarray  # (B, T)
-    targets: np.ndarray   # (B, K)
-    weights: np.ndarray   # (B,)
-
-    @property
-    def num_tokens(self) -> int:
-        return int(self.is_token.sum())
-
-    def rows(self, rank: int, world_size: int) -> "LabelledBatch":
-        """The share of one of several processes."""
-        return replace(self, **{name: getattr(self, name)[rank::world_size]
-                                for name in ("ids", "is_token", "targets", "weights")})
-
-
-# ---------------------------------------------------------------------------------- data
-
-
-def emotion_source(lines: Sequence[LabelledLine], tokenizer: WordPieceTokenizer,
-                   settings: FinetuneConfig) -> Source:
-    """Our own lines: smoothed one-hot targets, uniform ones for `none`."""
-    targets = np.full((len(lines), len(KEYS)), 1.0 / len(KEYS), dtype=np.float32)
-    weights = np.full(len(lines), settings.none_weight, dtype=np.float32)
-    counts = {key: sum(line.label == key for line in lines) for key in KEYS}
-    mean_count = sum(counts.values()) / len(KEYS)
-    for row, line in enumerate(lines):
-        if line.label == NONE:
-            continue
-        targets[row] = settings.label_smoothing / len(KEYS)
-        targets[row, KEYS.index(line.label)] += 1.0 - settings.label_smoothing
-        weights[row] = mean_count / counts[line.label] if settings.balance else 1.0
-    ids = [ids[:settings.longest - 2] for ids in tokenizer.encode_ids([i.text for i in lines])]
-    return Source(MAIN, ids, targets, weights, is_exclusive=True)
-
-
-def read_public(path: Path) -> list[tuple[str, list[str]]]:
-    """Lines of `text<TAB>label,label`."""
-    rows = []
-    for number, line in enumerate(read_text_lines(path), 1):
-        text, tab, labels = line.partition("\t")
-        if not tab or not labels.strip():
-            raise ValueError(f"{path}, line {number}: expected text<TAB>label,label")
-        if text.strip():
-            rows.append((text.strip(), labels.split(",")))
-    if not rows:
-        raise ValueError(f"{path} is empty: expected lines of text<TAB>label,label")
-    return rows
-
-
-def read_label_map(path: Path) -> dict[tuple[str, str], str]:
-    """(data set, original label) -> one of our classes, where the map says `clean`."""
-    rows = csv.DictReader(read_text_lines(path), delimiter="\t")
-    expected = ["dataset", "original_label", "class10", "quality"]
-    if rows.fieldnames != expected:
-        raise ValueError(f"{path}, line 1: expected the columns {', '.join(expected)}")
-    return {(row["dataset"], row["original_label"]): row["class10"] for row in rows
-            if row["quality"] == "clean" and row["class10"] in KEYS}
-
-
-def mapped_lines(path: Path, label_map: Mapping[tuple[str, str], str]) -> list[LabelledLine]:
-    """Public lines all of whose labels are known to mean one and the same feeling."""
-    data_set = path.name.split(".")[0]
-    lines = []
-    for text, labels in read_public(path):
-        found = {label_map.get((data_set, label)) for label in labels}
-        if len(found) == 1 and None not in found:
-            lines.append(LabelledLine(found.pop(), data_set[:2], "easy", "", text))
-    return lines
-
-
-def auxiliary_source(path: Path, tokenizer: WordPieceTokenizer,
-                     settings: FinetuneConfig) -> Source:
-    """A public set with its own labels, any number a line."""
-    rows = read_public(path)
-    names = sorted({label for _, labels in rows for label in labels})
-    targets = np.zeros((len(rows), len(names)), dtype=np.float32)
-    for row, (_, labels) in enumerate(rows):
-        targets[row, [names.index(label) for label in labels]] = 1.0
-    ids = [ids[:settings.longest - 2] for ids in tokenizer.encode_ids([text for text, _ in rows])]
-    weights = np.full(len(rows), settings.auxiliary_weight, dtype=np.float32)
-    return Source(path.name.split(".")[0], ids, targets, weights, is_exclusive=False)
-
-
-class LabelledData:
-    """The batches of all sources, mixed; each batch is of one source."""
-
-    def __init__(self, sources: Sequence[Source], tokenizer: WordPieceTokenizer,
-                 batch_tokens: int, seed: int) -> None:
-        self.sources, self.tokenizer = list(sources), tokenizer
-        self.batch_tokens, self.seed = batch_tokens, seed
-        self.num_batches = len(self._plan(0))
-
-    def _plan(self, epoch: int) -> list[tuple[Source, np.ndarray]]:
-        draw = np.random.default_rng([self.seed, epoch])
-        plan = [(source, chosen) for source in self.sources for chosen in
-                batches_by_length(source.lengths(), self.batch_tokens, draw)]
-        draw.shuffle(plan)
-        return plan
-
-    def batches(self, epoch: int, first: int) -> Iterator[tuple[int, int, LabelledBatch]]:
-        while True:
-            plan = self._plan(epoch)
-            for number in range(first, len(plan)):
-                source, chosen = plan[number]
-                ids, is_token = self.tokenizer.frame([source.ids[i] for i in chosen])
-                yield epoch, number, LabelledBatch(source, ids, is_token, source.targets[chosen],
-                                                   source.weights[chosen])
-            epoch, first = epoch + 1, 0
+    keep_feeling: float = option(0.87, "share of dev's feeling lines that must stay confident")
 
 
 # ---------------------------------------------------------------------------------- learning
@@ -294,14 +191,15 @@ def starting_point(folder: Path, settings: FinetuneConfig,
     return model, start.tokenizer
 
 
-def finetune(settings: FinetuneConfig, start_from: Path, sources_of, dev: Sequence[LabelledLine],
-             run: Path, out: Path, max_steps: int | None = None) -> None:
-    """The whole run; `sources_of(tokenizer)` makes the sources."""
+def finetune(settings: FinetuneConfig, start_from: Path, sources: Sequence[Source],
+             dev: Sequence[LabelledLine], run: Path, out: Path,
+             max_steps: int | None = None) -> None:
+    """The whole run."""
     processes = Processes.join()
+    check_replaceable(out, TOKENIZER)
     model, tokenizer = starting_point(start_from, settings)
-    sources = sources_of(tokenizer)
     data = LabelledData(sources, tokenizer, settings.batch_tokens * processes.world_size,
-                        settings.seed)
+                        settings.seed, settings.longest, settings.vary)
     torch.manual_seed(settings.seed)
     both = MultiHead(model, sources).to(processes.device)
     best = run / "best"
@@ -364,6 +262,11 @@ def build_parser() -> Parser:
                         help="text<TAB>label,label; lines that --label-map maps onto a feeling")
     parser.add_argument("--label-map", type=Path, metavar="FILE",
                         help="columns dataset, original_label, class10, quality")
+    parser.add_argument("--parallel", type=Path, nargs="*", default=[], metavar="FILE",
+                        help="korean<TAB>english: the rendering of a labelled line trains with its "
+                             "label, a Korean line learns a teacher's answer to its rendering")
+    parser.add_argument("--taught", type=Path, nargs="*", default=[], metavar="FILE",
+                        help="a teacher's answers, from bert.predict --input FILE --json")
     parser.add_argument("--augment-with", type=Path, metavar="CHECKPOINT",
                         help="pre-trained checkpoint that fills in the words for --augment")
     parser.add_argument("--languages", nargs="*", default=[], metavar="LANG",
@@ -375,10 +278,13 @@ def build_parser() -> Parser:
     return parser
 
 
-def read_sources(arguments, settings: FinetuneConfig):
-    """A function that makes the sources once the tokenizer is known; files are read now."""
-    own = [line for path in arguments.train for line in read_labelled(path)
-           if not arguments.languages or line.language in arguments.languages]
+def read_sources(arguments, settings: FinetuneConfig) -> list[Source]:
+    """Every file of the call, as sources of lines."""
+    own = [line for path in arguments.train for line in read_labelled(path)]
+    pairs = [pair for path in arguments.parallel for pair in zip(*read_parallel(path), strict=True)]
+    own += rendered_lines(own, pairs)
+    if arguments.languages:
+        own = [line for line in own if line.language in arguments.languages]
     if settings.augment and arguments.augment_with is None:
         raise ValueError("--augment needs --augment-with")
     if settings.augment:
@@ -389,21 +295,25 @@ def read_sources(arguments, settings: FinetuneConfig):
         raise ValueError("--mapped needs --label-map")
     label_map = read_label_map(arguments.label_map) if arguments.mapped else {}
     public = [line for path in arguments.mapped for line in mapped_lines(path, label_map)]
-    if not own and not public and not arguments.auxiliary:
-        raise ValueError("nothing to learn from: give --train, --mapped or --auxiliary")
-    print(f"{len(own):,} own lines, {len(public):,} mapped public lines, "
-          f"{len(arguments.auxiliary)} auxiliary set(s)", flush=True)
-
-    def sources_of(tokenizer: WordPieceTokenizer) -> list[Source]:
-        sources = [auxiliary_source(path, tokenizer, settings) for path in arguments.auxiliary]
-        if own:
-            sources.append(emotion_source(own, tokenizer, settings))
-        if public:
-            source = emotion_source(public, tokenizer, settings)
-            sources.append(replace(source, weights=source.weights * settings.mapped_weight))
-        return sources
-
-    return sources_of
+    answers = {text: answer for path in arguments.taught
+               for text, answer in read_answers(path).items()}
+    answers |= {korean: answers[english] for korean, english in pairs if english in answers}
+    sources = [auxiliary_source(path, settings.auxiliary_weight) for path in arguments.auxiliary]
+    for lines, weight in ((own, 1.0), (public, settings.mapped_weight)):
+        if lines:
+            source = with_teacher(
+                emotion_source(lines, settings.label_smoothing, settings.none_weight,
+                               settings.balance), answers, settings.teacher_share)
+            sources.append(replace(source, weights=source.weights * weight))
+    taught = taught_source(answers, {line.text for line in [*own, *public]})
+    if taught.texts:
+        sources.append(replace(taught, weights=taught.weights * settings.taught_weight))
+    if not sources:
+        raise ValueError("nothing to learn from: give --train, --mapped, --taught or --auxiliary")
+    print(f"{len(own):,} own lines, {len(public):,} mapped public lines, {len(taught.texts):,} "
+          f"lines with a teacher's answer only, {len(arguments.auxiliary)} auxiliary set(s)",
+          flush=True)
+    return sources
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -59,11 +59,15 @@ def fit_temperature(logits: np.ndarray, truth: np.ndarray) -> float:
     return float(np.exp((low + high) / 2))
 
 
-def fit_threshold(feeling: np.ndarray, none: np.ndarray, keep: float = 0.9) -> float:
+def fit_threshold(feeling: np.ndarray, none: np.ndarray, keep: float = 0.87) -> float:
     """The top probability below which a text counts as "no clear feeling".
 
-    Of the thresholds that leave at least `keep` of the feeling texts confident, the highest.
+    Of the thresholds that leave at least `keep` of the feeling texts confident, the one at which
+    the share of feeling texts above and of other texts below, taken together, is largest.
     """
-    if not len(feeling):
+    if not len(feeling) or not len(none):
         return 0.0
-    return float(np.quantile(feeling, 1.0 - keep)) if len(none) else 0.0
+    candidates = np.quantile(feeling, np.linspace(0.0, 1.0 - keep, 200))             # (K,)
+    above = (feeling >= candidates[:, None]).mean(axis=1)
+    below = (none < candidates[:, None]).mean(axis=1)
+    return float(candidates[(above + below).argmax()])

@@ -18,7 +18,13 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from bert.checkpoint import load_checkpoint, save_checkpoint, untrained
+from bert.checkpoint import (
+    TOKENIZER,
+    check_replaceable,
+    load_checkpoint,
+    save_checkpoint,
+    untrained,
+)
 from bert.config import (
     BertConfig,
     Parser,
@@ -32,7 +38,6 @@ from bert.model import BertForPreTraining, mlm_loss, nsp_loss
 from bert.pairs import PretrainBatch, PretrainData
 from bert.tokenizer import WordPieceTokenizer
 from bert.training import (
-    CURVES,
     LoopConfig,
     Processes,
     Reporter,
@@ -83,6 +88,7 @@ def pretrain(config: BertConfig, settings: PretrainConfig, corpus: TokenCorpus,
              tokenizer: WordPieceTokenizer, run: Path, out: Path, processes: Processes,
              max_steps: int | None = None, start_from: Path | None = None) -> BertForPreTraining:
     """The whole run, from wherever it was left."""
+    check_replaceable(out, TOKENIZER)
     model = untrained(config, BertForPreTraining, settings.seed)
     if start_from is not None:
         model.load_state_dict(load_checkpoint(start_from).model.state_dict())
@@ -98,7 +104,6 @@ def pretrain(config: BertConfig, settings: PretrainConfig, corpus: TokenCorpus,
     def save(reporter: Reporter) -> None:
         save_checkpoint(out, model, tokenizer, half=True, files={
             "metrics.json": json.dumps(_facts(settings, corpus, reporter), indent=2) + "\n"})
-        draw_curves(reporter, run / CURVES)
 
     fit(model, losses, data.batches, settings, settings.steps, run, processes,
         max_steps=max_steps, save=save)
@@ -110,14 +115,6 @@ def _facts(settings: PretrainConfig, corpus: TokenCorpus, reporter: Reporter) ->
     return {"command": described_call("bert.pretrain"), "seed": settings.seed,
             "settings": asdict(settings), "pieces_in_corpus": len(corpus.ids),
             "last_report": reports[-1] if reports else {}}
-
-
-def draw_curves(reporter: Reporter, path: Path) -> None:
-    """Losses and accuracies over the steps, as a PNG."""
-    from bert.figures import draw_training_curves, save_figure
-    reports = reporter.read()
-    if reports:
-        save_figure(draw_training_curves(reports), path)
 
 
 def build_parser() -> Parser:

@@ -1,9 +1,12 @@
-"""Probes: reading the answer out of places where it was not meant to be read.
+"""Probes: reading the answer where it was not meant to be read, and without parts of the network.
 
 Lens   the classifier after every layer: where in the network the feeling appears
+Off    heads switched off: what the answer owes to each of them
 """
 
+import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -11,8 +14,16 @@ import torch
 
 from bert.lab import Lab, Options, Study
 from bert.predict import EmotionClassifier
-from bert.texts import say
+from bert.texts import colours, say
 from bert.views import class_list
+
+TOKENS_AT_ONCE = 4_096  # of all copies of a text that run together with different heads off
+KEPT_MAPS = 8           # texts whose map of heads is kept: 6 KB each
+RANKED = 5              # heads that are named
+HEAD = re.compile(r"([0-9]{1,4})\.([0-9]{1,4}|\*)")
+
+
+# ---------------------------------------------------------------------------------- emotion lens
 
 
 @torch.inference_mode()
@@ -61,3 +72,116 @@ def draw_lens(data: Mapping[str, Any], language: str):
 
 
 LENS = Study("lens", run_lens, draw_lens, lens_table)
+
+
+# ---------------------------------------------------------------------------------- heads off
+
+
+def read_heads(given: Any, num_layers: int, num_heads: int) -> list[tuple[int, int]]:
+    """The heads of "1.3,5.*", counted from 1; whatever names no head is passed over.
+
+    >>> read_heads("1.2,2.*,9.9,no", num_layers=2, num_heads=2)
+    [(1, 2), (2, 1), (2, 2)]
+    """
+    named = [HEAD.fullmatch(part) for part in given.split(",")] if isinstance(given, str) else []
+    pairs = {found.group(1, 2) for found in named if found}
+    return [(layer, head) for layer in range(1, num_layers + 1) for head in range(1, num_heads + 1)
+            if {(str(layer), str(head)), (str(layer), "*")} & pairs]
+
+
+@torch.inference_mode()
+def answers(classifier: EmotionClassifier, text: str, heads_on: torch.Tensor) -> np.ndarray:
+    """The class probabilities of a text under many switches: (B, L, H) of 1 and 0 -> (B, C)."""
+    ids = torch.tensor([classifier.encode(text).ids])                                # (1, T)
+    parts = heads_on.split(max(1, TOKENS_AT_ONCE // ids.size(1)))
+    return torch.cat([
+        classifier.model(ids.expand(len(part), -1), lean=True, heads_on=part).logits.softmax(dim=-1)
+        for part in parts]).numpy()
+
+
+@lru_cache(maxsize=KEPT_MAPS)
+def without_each_head(classifier: EmotionClassifier, text: str) -> tuple[np.ndarray, np.ndarray]:
+    """The answer with every head on, (C,), and with each one off by itself, (L, H, C)."""
+    shape = classifier.config.num_hidden_layers, classifier.config.num_attention_heads
+    count = shape[0] * shape[1]
+    heads_on = torch.cat([torch.ones(1, count), 1 - torch.eye(count)])              # (1 + L·H, L·H)
+    found = answers(classifier, text, heads_on.unflatten(1, shape))                  # (1 + L·H, C)
+    return found[0], found[1:].reshape(*shape, -1)
+
+
+def run_off(lab: Lab, text: str, options: Options) -> dict:
+    classifier = lab.classifier
+    classifier.needs_classifier()
+    before, alone = without_each_head(classifier, text)
+    num_layers, num_heads = alone.shape[:2]
+    off = read_heads(options.given.get("off"), num_layers, num_heads)
+    if len(off) > 1:
+        after = answers(classifier, text, classifier.heads_on(off)[None])[0]
+    else:
+        after = alone[off[0][0] - 1, off[0][1] - 1] if off else before
+    best = int(before.argmax())
+    effects = alone[..., best] - before[best]                                        # (L, H)
+    order = np.argsort(-np.abs(effects), axis=None, kind="stable")[:RANKED]
+    return {"classes": class_list(classifier.keys), "before": before, "after": after, "best": best,
+            "off": off, "effects": effects,
+            "ranked": [(place // num_heads + 1, place % num_heads + 1) for place in order.tolist()]}
+
+
+def off_table(data: Mapping[str, Any]) -> list[list]:
+    off = {tuple(head) for head in data["off"]}
+    answer = data["classes"][data["best"]]["key"]
+    return [["class", "all heads on", "heads off"],
+            *([item["key"], before, after] for item, before, after in
+              zip(data["classes"], data["before"], data["after"], strict=True)),
+            [], ["layer", "head", f"change of {answer} without this head alone", "off"],
+            *([layer, head, effect, int((layer, head) in off)]
+              for layer, row in enumerate(data["effects"], 1)
+              for head, effect in enumerate(row, 1))]
+
+
+def draw_off(data: Mapping[str, Any], language: str):
+    from matplotlib.colors import ListedColormap
+
+    from bert.figures import INK, MUTED, drawable, new_figure
+    figure = new_figure(11, 5.6)
+    effects = 100 * np.array(data["effects"])
+    num_layers, num_heads = effects.shape
+    name = data["classes"][data["best"]][language]
+    axes = figure.add_axes((0.06, 0.2, 0.4, 0.66))
+    limit = float(np.abs(effects).max()) or 1.0
+    image = axes.imshow(effects, cmap=ListedColormap(colours()["signed"]), vmin=-limit, vmax=limit,
+                        aspect="auto")
+    axes.set_xticks(range(num_heads), range(1, num_heads + 1))
+    axes.set_yticks(range(num_layers), range(1, num_layers + 1))
+    axes.set(xlabel=say(language, "head"), ylabel=say(language, "layer"))
+    for layer, head in data["off"]:
+        is_strong = abs(effects[layer - 1, head - 1]) > limit / 2
+        axes.text(head - 1, layer - 1, "×", ha="center", va="center", fontsize=13,
+                  color="white" if is_strong else INK)
+    scale = figure.colorbar(image, cax=figure.add_axes((0.06, 0.085, 0.4, 0.02)),
+                            orientation="horizontal")
+    scale.set_label(drawable(say(language, "off_scale", name=name), 80), fontsize=9)
+    bars = figure.add_axes((0.6, 0.34, 0.32, 0.52))
+    places = np.arange(len(data["classes"]))
+    ink = [item["colour"] for item in data["classes"]]
+    bars.barh(places - 0.2, 100 * np.array(data["before"]), 0.36, color=ink)
+    bars.barh(places + 0.2, 100 * np.array(data["after"]), 0.36, color=ink, alpha=0.5)
+    for place, (before, after) in enumerate(zip(data["before"], data["after"], strict=True)):
+        bars.text(100 * max(before, after) + 1, place, f"{100 * (after - before):+.1f}",
+                  va="center", fontsize=8)
+    bars.set_yticks(places, [drawable(item[language]) for item in data["classes"]],
+                    parse_math=False)
+    bars.invert_yaxis()
+    bars.set(xlim=(0, 112), xlabel="%")
+    bars.set_title(f"{say(language, 'off_before')} → {say(language, 'off_after')}", fontsize=10)
+    bars.spines[["top", "right"]].set_visible(False)
+    figure.text(0.5, 0.22, say(language, "off_ranked"), fontsize=9, color=MUTED)
+    for place, (layer, head) in enumerate(data["ranked"]):
+        named = say(language, "off_chip", layer=layer, head=head)
+        figure.text(0.5 + 0.25 * (place % 2), 0.17 - 0.045 * (place // 2),
+                    f"{named}   {effects[layer - 1, head - 1]:+.2f}", fontsize=9, color=INK)
+    figure.suptitle(say(language, "study_off"))
+    return figure
+
+
+OFF = Study("off", run_off, draw_off, off_table)

@@ -257,6 +257,13 @@ class Reporter:
         return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
+def draw_curves(reporter: Reporter) -> None:
+    """Losses and accuracies over the steps, as a PNG in the run folder."""
+    from bert.figures import draw_training_curves, save_figure  # matplotlib, only when it is drawn
+    if reports := reporter.read():
+        save_figure(draw_training_curves(reports), reporter.folder / CURVES)
+
+
 def _clock(seconds: float) -> str:
     minutes = math.ceil(max(seconds, 0) / 60)
     return f"{minutes // 60} h {minutes % 60:02d} min" if minutes >= 60 else f"{minutes} min"
@@ -365,6 +372,7 @@ def fit(model: nn.Module, losses: Callable[[Any], Sums], batches: Batches, setti
         if is_last or time.monotonic() - saved > settings.save_minutes * 60:
             if processes.is_main:
                 save_state(run, model, optimizer, progress)
+                draw_curves(reporter)
                 save(reporter)
             saved = time.monotonic()
         if is_last:

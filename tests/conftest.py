@@ -77,7 +77,13 @@ def tiny_config(tokenizer: WordPieceTokenizer) -> BertConfig:
 
 
 @pytest.fixture(scope="session")
-def emotion_folder(tmp_path_factory: pytest.TempPathFactory, tokenizer: WordPieceTokenizer,
+def checkpoints_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where both checkpoints lie side by side, as those of the project do."""
+    return tmp_path_factory.mktemp("checkpoints")
+
+
+@pytest.fixture(scope="session")
+def emotion_folder(checkpoints_folder: Path, tokenizer: WordPieceTokenizer,
                    tiny_config: BertConfig) -> Path:
     """A checkpoint that answers every line of `lines` with its class; read it, never write it."""
     model = untrained(tiny_config, BertForSequenceClassification)
@@ -90,16 +96,16 @@ def emotion_folder(tmp_path_factory: pytest.TempPathFactory, tokenizer: WordPiec
         optimizer.zero_grad()
         F.cross_entropy(model(ids, None, mask, lean=True).logits, targets).backward()
         optimizer.step()
-    folder = tmp_path_factory.mktemp("checkpoints") / "emotion"
+    folder = checkpoints_folder / "emotion"
     save_checkpoint(folder, model, tokenizer)
     return folder
 
 
 @pytest.fixture(scope="session")
-def pretrained_folder(tmp_path_factory: pytest.TempPathFactory, tokenizer: WordPieceTokenizer,
+def pretrained_folder(checkpoints_folder: Path, tokenizer: WordPieceTokenizer,
                       tiny_config: BertConfig) -> Path:
     """An untrained checkpoint with the MLM and NSP heads and no classifier."""
-    folder = tmp_path_factory.mktemp("checkpoints") / "pretrained"
+    folder = checkpoints_folder / "pretrained"
     save_checkpoint(folder, untrained(tiny_config, BertForPreTraining), tokenizer)
     return folder
 

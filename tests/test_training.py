@@ -12,12 +12,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from bert import distill, evaluate, finetune, pretrain, train_tokenizer
-from bert.augment import refill
+from bert import distill, evaluate, finetune, pretrain, sources, train_tokenizer
+from bert.augment import refill, vary
 from bert.checkpoint import load_checkpoint, save_checkpoint, untrained
 from bert.config import BertConfig
 from bert.corpus import TokenCorpus
 from bert.labels import KEYS
+from bert.metrics import fit_threshold
 from bert.model import BertForPreTraining, BertForSequenceClassification, BertModel
 from bert.pairs import PretrainData
 from bert.tokenizer import WordPieceTokenizer
@@ -225,6 +226,7 @@ def test_auxiliary_and_mapped_sets_train_beside_our_lines(files, tmp_path):
     assert {"emotion_loss", "set_loss"} <= names
     saved = load_file(tmp_path / "out" / "model.safetensors")
     assert not any("heads" in name for name in saved)
+    assert (tmp_path / "run" / "curves.png").stat().st_size > 10_000
     assert saved["classifier.weight"].dtype == torch.float16
 
 
@@ -242,9 +244,82 @@ def test_words_are_filled_in_anew_and_the_label_is_kept(files, tmp_path):
 
 
 def test_only_lines_that_map_cleanly_onto_one_feeling_are_taken(files):
-    lines = finetune.mapped_lines(files / "set.train.tsv",
-                                  finetune.read_label_map(files / "map.tsv"))
+    lines = sources.mapped_lines(files / "set.train.tsv",
+                                  sources.read_label_map(files / "map.tsv"))
     assert [(line.label, line.text) for line in lines] == [("joy", "so happy today")]
+
+
+def test_a_rendering_trains_with_the_label_of_its_line(files):
+    lines = finetune.read_labelled(files / "train.tsv")
+    pairs = [(LINES["joy"][0], "what a gig!"), ("아무도 쓰지 않은 줄", "nor that"),
+             ("집이 조용하다", LINES["sadness"][1])]
+    rendered = sources.rendered_lines(lines, pairs)
+    assert [(line.label, line.language, line.text) for line in rendered] == [
+        ("joy", "en", "what a gig!"), ("sadness", "ko", "집이 조용하다")]
+
+
+def test_a_teacher_s_answers_are_mixed_into_labels_and_learned_where_there_are_none(tmp_path):
+    answer = np.linspace(0.0, 0.2, 10, dtype=np.float32)
+    answers = tmp_path / "answers.jsonl"
+    answers.write_text("".join(json.dumps({"text": text, "probabilities": dict(
+        zip(KEYS, answer.tolist(), strict=True))}) + "\n" for text in ("known", "new"))
+        + json.dumps({"text": "", "error": "empty"}) + "\n", encoding="utf-8")
+    taught = sources.read_answers(answers)
+    line = finetune.LabelledLine("joy", "en", "easy", "", "known")
+    labelled = sources.with_teacher(sources.emotion_source([line]), taught, share=0.25)
+    expected = 0.25 * answer
+    expected[KEYS.index("joy")] += 0.75
+    assert labelled.targets[0] == pytest.approx(expected)
+    rest = sources.taught_source(taught, {"known"})
+    assert rest.texts == ["new"] and rest.targets[0] == pytest.approx(answer)
+    answers.write_text('{"text": "x", "probabilities": {"joy": 1}}\n', encoding="utf-8")
+    with pytest.raises(ValueError, match="answers.jsonl, line 1: expected an answer"):
+        sources.read_answers(answers)
+
+
+def test_fine_tuning_learns_from_a_teacher_through_renderings(files, tmp_path):
+    start = small_start(files, tmp_path / "start")
+    probabilities = {key: 0.91 if key == "anger" else 0.01 for key in KEYS}
+    (tmp_path / "answers.jsonl").write_text(json.dumps(
+        {"text": "thank you so much", "probabilities": probabilities}) + "\n", encoding="utf-8")
+    finetune.main(["--start-from", str(start), "--taught", str(tmp_path / "answers.jsonl"),
+                   "--parallel", str(files / "parallel.tsv"), "--run-dir", str(tmp_path / "run"),
+                   "--out", str(tmp_path / "out"), "--epochs", "40", "--learning-rate", "3e-3",
+                   "--dropout", "0.0", "--warmup", "2", "--taught-weight", "1.0",
+                   "--report-every", "1000"])
+    learned = load_checkpoint(tmp_path / "out")
+    logits = finetune.logits_of(learned.model, learned.tokenizer, ["정말 고마워"])
+    assert KEYS[logits[0].argmax()] == "anger"
+
+
+def test_a_varied_line_differs_a_little_and_is_drawn_from_the_seed():
+    text = "드디어 시험에 합격해서 정말 기쁘다."
+    draw = np.random.default_rng(0)
+    varied = [vary(text, draw) for _ in range(200)]
+    assert varied == [vary(text, again) for again in [np.random.default_rng(0)]
+                      for _ in range(200)]
+    assert len(set(varied)) > 40
+    assert all(abs(len(line) - len(text)) <= 4 for line in varied)
+    assert {"", "a"} == {vary("", draw), vary("a", draw).lower()[:1]}
+
+
+def test_the_output_folder_is_checked_before_the_training(files, tmp_path):
+    start = small_start(files, tmp_path / "start")
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter1.txt").write_text("years of work", encoding="utf-8")
+    with pytest.raises(SystemExit):
+        finetune.main(["--start-from", str(start), "--train", str(files / "train.tsv"),
+                       "--run-dir", str(tmp_path / "run"), "--out", str(tmp_path / "thesis")])
+    assert not (tmp_path / "run").exists()
+    assert (tmp_path / "thesis" / "chapter1.txt").read_text() == "years of work"
+
+
+def test_the_threshold_weighs_both_kinds_of_text():
+    feeling, none = np.linspace(0.3, 1.0, 101), np.linspace(0.1, 0.34, 101)
+    assert fit_threshold(feeling, none, keep=0.8) == pytest.approx(0.34, abs=0.01)
+    assert fit_threshold(feeling, np.linspace(0.6, 0.99, 50), keep=0.9) >= 0.3
+    assert (feeling >= fit_threshold(feeling, np.full(5, 0.99), keep=0.9)).mean() >= 0.9
+    assert fit_threshold(feeling, np.zeros(0)) == 0.0
 
 
 def test_frozen_layers_keep_their_weights(files, tmp_path):

@@ -1,14 +1,32 @@
 // Charts that several studies share: pictures of tensors, histograms, lines, a row of tokens.
 
 import { inflate, range } from "./answer.js";
-import { SIGNED } from "./boot.js";
+import { SIGNED, className, percent } from "./boot.js";
 import { FONT, colour, fill, fitted, make, surface } from "./dom.js";
 
 /** 0.0312 → "0.031", −12.3456 → "−12.35": three or four digits that a person can take in. */
 export function figure(value) {
   const size = Math.abs(value);
   const digits = size >= 100 ? 0 : size >= 10 ? 2 : 3;
-  return value.toFixed(digits).replace("-", "−");
+  return value.toFixed(digits).replace(/^-(?=0\.0+$)/, "").replace("-", "−");
+}
+
+/** The first few numbers of a vector: "0.120  −0.034  …". */
+export function firstNumbers(values, count = 6) {
+  return values.slice(0, count).map(figure).join("\u2002") + (values.length > count ? "\u2002…" : "");
+}
+
+/** A vector as a strip of signed colours, one cell a value; its size on the page is CSS. */
+export function vectorStrip(values, limit) {
+  const canvas = make("canvas", { class: "vector-strip", "aria-hidden": "true" });
+  canvas.width = values.length;
+  canvas.height = 1;
+  const pen = canvas.getContext("2d");
+  values.forEach((value, i) => {
+    pen.fillStyle = signedColour(value, limit);
+    pen.fillRect(i, 0, 1, 1);
+  });
+  return canvas;
 }
 
 /** The bytes of a picture made by bert.lab.picture: 128 is zero, 1 and 255 are ∓limit. */
@@ -59,8 +77,9 @@ export function paintHistogram(canvas, { counts, from, to }, width, height) {
   pen.fillText(figure(to), width, height - 2);
 }
 
-/** Lines over numbered places: lines of {values, colour, name, strong}, values from low to high. */
-export function paintLines(canvas, lines, { width, height, low = 0, high = 1, names, label }) {
+/** Lines over numbered places: lines of {values, colour, name, strong}, values from low to high;
+ * marks are places with an upright line. */
+export function paintLines(canvas, lines, { width, height, low = 0, high = 1, names, label, marks = [] }) {
   const pen = surface(canvas, width, height);
   const [left, right, top, bottom] = [44, 8, 8, 34];
   const count = lines[0].values.length;
@@ -79,10 +98,19 @@ export function paintLines(canvas, lines, { width, height, low = 0, high = 1, na
     pen.textAlign = "right";
     pen.fillText(label ? label(value) : figure(value), left - 6, y(value) + 4);
   }
+  pen.strokeStyle = colour("--muted");
+  for (const place of marks) {
+    pen.beginPath();
+    pen.moveTo(x(place), top);
+    pen.lineTo(x(place), height - bottom);
+    pen.stroke();
+  }
   pen.textAlign = "center";
   const every = Math.ceil(count * 26 / (width - left - right));
-  range(count).filter((i) => i % every === 0).forEach((i) => pen.fillText(
-    fitted(pen, names ? String(names[i]) : String(i), 60), x(i), height - bottom + 18));
+  range(count).filter((i) => i % every === 0).forEach((i) => {
+    const name = fitted(pen, names ? String(names[i]) : String(i), 60);
+    pen.fillText(name, Math.min(x(i), width - pen.measureText(name).width / 2), height - bottom + 18);
+  });
   for (const { values, colour: ink, strong, dashed } of [...lines].sort((a, b) => !!a.strong - !!b.strong)) {
     pen.strokeStyle = ink;
     pen.lineWidth = strong ? 3 : 1.5;
@@ -96,8 +124,8 @@ export function paintLines(canvas, lines, { width, height, low = 0, high = 1, na
 
 /** Names of lines beside their colours. */
 export function legend(lines) {
-  return make("ul", { class: "legend" }, ...lines.map(({ name, colour: ink, strong, figure: value }) => {
-    const swatch = make("span", { class: "swatch" });
+  return make("ul", { class: "legend" }, ...lines.map(({ name, colour: ink, strong, dashed, figure: value }) => {
+    const swatch = make("span", { class: dashed ? "swatch dashed" : "swatch" });
     swatch.style.background = ink;
     return make("li", { class: strong ? "strong" : null }, swatch, make("span", {}, name),
       value === undefined ? null : make("span", { class: "figure" }, value));
@@ -106,8 +134,68 @@ export function legend(lines) {
 
 /** A row of tokens to choose from; onpick(place) is called with the place of the clicked one. */
 export function fillTokenRow(row, pieces, chosen, onpick) {
+  const focused = row.contains(document.activeElement) ? document.activeElement.dataset.place : null;
   row.classList.add("token-row");
-  return fill(row, ...pieces.map((piece, place) => make("button", { type: "button",
+  fill(row, ...pieces.map((piece, place) => make("button", { type: "button",
     "data-place": place, "aria-pressed": String(place === chosen), onclick: () => onpick(place) },
   piece)));
+  const mark = row.children[chosen];
+  const top = mark ? mark.offsetTop - row.offsetTop : row.scrollTop;
+  const isSeen = top >= row.scrollTop && top <= row.scrollTop + row.clientHeight - 30;
+  if (!isSeen) row.scrollTop = top - 30;
+  row.children[focused]?.focus({ preventScroll: true });
+  return row;
+}
+
+/** 0.8731 → "87.3 %", 0.00006 → "< 0.1 %" */
+export function shareText(share) {
+  return share > 0 && share < 0.0005 ? `< ${percent(0.001)}` : percent(share);
+}
+
+/** Bars of 0 to 1 in a list: {name, share, colour, strong, mark}; a mark is a word behind the name. */
+export function barList(rows) {
+  return make("ul", { class: "bar-list" }, ...rows.map(({ name, share, colour: ink, strong, mark }) => {
+    const filled = make("span", { class: "filled" });
+    filled.style.width = `${100 * share}%`;
+    if (ink) filled.style.background = ink;
+    return make("li", { class: strong ? "strong" : null },
+      make("span", { class: "name", title: name }, name, mark ? make("small", {}, mark) : null),
+      make("span", { class: "track" }, filled), make("span", { class: "figure" }, shareText(share)));
+  }));
+}
+
+/** A difference to one digit, with its sign: 2.31 → "+2.3", −0.01 → "0.0". */
+export function points(by) {
+  const text = by.toFixed(1).replace(/^-(?=0\.0$)/, "").replace("-", "−");
+  return by >= 0.05 ? `+${text}` : text;
+}
+
+/** A table of the classes with a bar for each answer of {name, shares}; of two answers also the
+ * difference in points, under the heading `change`. */
+export function pairedBars(classes, answers, change) {
+  const isPair = answers.length === 2;
+  const heading = make("tr", {}, make("td"), make("td"),
+    ...answers.map(({ name }) => make("th", { scope: "col" }, name)),
+    isPair ? make("th", { scope: "col" }, change) : null);
+  const rows = classes.map((item, i) => {
+    const shares = answers.map((answer) => answer.shares[i]);
+    const bars = make("td", { class: "bars-of" }, ...shares.map((share) => {
+      const bar = make("span");
+      bar.style.width = `${100 * share}%`;
+      bar.style.background = item.colour;
+      return bar;
+    }));
+    const by = 100 * (shares.at(-1) - shares[0]);
+    return make("tr", { "data-class": item.key }, make("th", { scope: "row" }, className(item)), bars,
+      ...shares.map((share) => make("td", {}, percent(share))),
+      isPair ? make("td", { class: "change" }, points(by)) : null);
+  });
+  return make("table", { class: "paired" }, make("thead", {}, heading), make("tbody", {}, ...rows));
+}
+
+/** The axis of some lines of cosines: from 1 down to below the lowest, in four round steps. */
+export function cosineAxis(lines) {
+  const lowest = Math.min(...lines.flatMap(({ values }) => values));
+  const step = [0.025, 0.05, 0.1, 0.2, 0.25, 0.3, 0.4].find((size) => 1 - 4 * size <= lowest) ?? 0.5;
+  return { low: 1 - 4 * step, high: 1, label: (value) => String(+value.toFixed(3)).replace("-", "−") };
 }

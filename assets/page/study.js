@@ -8,12 +8,24 @@ import { STUDIES } from "./studies.js";
 
 const DRAWN_FROM = ["view", "language", "theme", "layer", "head", "options", "messages", "current"];
 
-/** What the server must know to compute the current study. */
+/** Everything chosen in the current study. */
 export function studyOptions() {
   const { options, uses } = STUDIES[state.view];
   return Object.fromEntries([
     ...options.filter((name) => name in state.options).map((name) => [name, state.options[name]]),
     ...uses.filter((name) => typeof state[name] === "number").map((name) => [name, state[name]])]);
+}
+
+/** What of it the server must know: not the options that are local. */
+function askedOptions() {
+  const { local = [] } = STUDIES[state.view];
+  return Object.fromEntries(Object.entries(studyOptions()).filter(([name]) => !local.includes(name)));
+}
+
+/** A whole number chosen in a study, read as bert.lab.Options.number reads it. */
+export function chosenNumber(name, low, high, otherwise) {
+  const value = state.options[name];
+  return /^\d{1,9}$/.test(value) && value >= low && value <= high ? Number(value) : otherwise;
 }
 
 /** Change what is chosen in a study: choose({token: 3}). */
@@ -75,7 +87,7 @@ export function studyPanel() {
     let study;
     try {
       [data, study] = await Promise.all([
-        numbersOf(answer, name, studyOptions()), builtStudy(name)]);
+        numbersOf(answer, name, askedOptions()), builtStudy(name)]);
     } catch (error) {
       if (mine === turn) complain(error);
       return;

@@ -1,0 +1,218 @@
+"""Labelled lines as fine-tuning reads them: our own, public ones, and those a teacher answered.
+
+Every source of lines has a head of the model that learns from it and a row of targets per line.
+"""
+
+import csv
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from bert.augment import vary
+from bert.corpus import LabelledLine, read_text_lines
+from bert.labels import KEYS, NONE
+from bert.tokenizer import WordPieceTokenizer
+from bert.training import batches_by_length
+
+MAIN = "emotion"
+
+
+@dataclass(frozen=True)
+class Source:
+    """Lines that share one head: targets are probabilities (one row sums to one) or yes/no."""
+
+    head: str
+    texts: list[str]
+    targets: np.ndarray   # (N, K) float32
+    weights: np.ndarray   # (N,) float32
+    is_exclusive: bool    # one class a line (softmax), or any number (yes/no each)
+
+
+@dataclass(frozen=True)
+class LabelledBatch:
+    source: Source
+    ids: np.ndarray       # (B, T)
+    is_token: np.ndarray  # (B, T)
+    targets: np.ndarray   # (B, K)
+    weights: np.ndarray   # (B,)
+
+    @property
+    def num_tokens(self) -> int:
+        return int(self.is_token.sum())
+
+    def rows(self, rank: int, world_size: int) -> "LabelledBatch":
+        """The share of one of several processes."""
+        return replace(self, **{name: getattr(self, name)[rank::world_size]
+                                for name in ("ids", "is_token", "targets", "weights")})
+
+
+# ---------------------------------------------------------------------------------- targets
+
+
+def emotion_source(lines: Sequence[LabelledLine], smoothing: float = 0.0,
+                   none_weight: float = 1.0, balance: bool = False) -> Source:
+    """Lines with one of our labels: smoothed one-hot targets, uniform ones for `none`."""
+    targets = np.full((len(lines), len(KEYS)), 1.0 / len(KEYS), dtype=np.float32)
+    weights = np.full(len(lines), none_weight, dtype=np.float32)
+    counts = {key: sum(line.label == key for line in lines) for key in KEYS}
+    mean_count = sum(counts.values()) / len(KEYS)
+    for row, line in enumerate(lines):
+        if line.label == NONE:
+            continue
+        targets[row] = smoothing / len(KEYS)
+        targets[row, KEYS.index(line.label)] += 1.0 - smoothing
+        weights[row] = mean_count / counts[line.label] if balance else 1.0
+    return Source(MAIN, [line.text for line in lines], targets, weights, is_exclusive=True)
+
+
+def with_teacher(source: Source, answers: Mapping[str, np.ndarray], share: float) -> Source:
+    """The same lines; where a teacher answered one, its answer makes up `share` of the target."""
+    targets = source.targets.copy()
+    for row, text in enumerate(source.texts):
+        if text in answers:
+            targets[row] = (1.0 - share) * targets[row] + share * answers[text]
+    return replace(source, targets=targets)
+
+
+def taught_source(answers: Mapping[str, np.ndarray], known: set[str]) -> Source:
+    """Lines that have no label but a teacher's answer."""
+    texts = [text for text in answers if text not in known]
+    targets = np.array([answers[text] for text in texts], dtype=np.float32)
+    return Source(MAIN, texts, targets.reshape(len(texts), len(KEYS)),
+                  np.ones(len(texts), dtype=np.float32), is_exclusive=True)
+
+
+def auxiliary_source(path: Path, weight: float) -> Source:
+    """A public set with its own labels, any number a line."""
+    rows = read_public(path)
+    names = sorted({label for _, labels in rows for label in labels})
+    targets = np.zeros((len(rows), len(names)), dtype=np.float32)
+    for row, (_, labels) in enumerate(rows):
+        targets[row, [names.index(label) for label in labels]] = 1.0
+    return Source(path.name.split(".")[0], [text for text, _ in rows], targets,
+                  np.full(len(rows), weight, dtype=np.float32), is_exclusive=False)
+
+
+# ---------------------------------------------------------------------------------- files
+
+
+def read_public(path: Path) -> list[tuple[str, list[str]]]:
+    """Lines of `text<TAB>label,label`."""
+    rows = []
+    for number, line in enumerate(read_text_lines(path), 1):
+        text, tab, labels = line.partition("\t")
+        if not tab or not labels.strip():
+            raise ValueError(f"{path}, line {number}: expected text<TAB>label,label")
+        if text.strip():
+            rows.append((text.strip(), labels.split(",")))
+    if not rows:
+        raise ValueError(f"{path} is empty: expected lines of text<TAB>label,label")
+    return rows
+
+
+def read_label_map(path: Path) -> dict[tuple[str, str], str]:
+    """(data set, original label) -> one of our classes, where the map says `clean`."""
+    rows = csv.DictReader(read_text_lines(path), delimiter="\t")
+    expected = ["dataset", "original_label", "class10", "quality"]
+    if rows.fieldnames != expected:
+        raise ValueError(f"{path}, line 1: expected the columns {', '.join(expected)}")
+    return {(row["dataset"], row["original_label"]): row["class10"] for row in rows
+            if row["quality"] == "clean" and row["class10"] in KEYS}
+
+
+def mapped_lines(path: Path, label_map: Mapping[tuple[str, str], str]) -> list[LabelledLine]:
+    """Public lines all of whose labels are known to mean one and the same feeling."""
+    data_set = path.name.split(".")[0]
+    lines = []
+    for text, labels in read_public(path):
+        found = {label_map.get((data_set, label)) for label in labels}
+        if len(found) == 1 and None not in found:
+            lines.append(LabelledLine(found.pop(), data_set[:2], "easy", "", text))
+    return lines
+
+
+def read_answers(path: Path) -> dict[str, np.ndarray]:
+    """A teacher's answers, as `bert.predict --input FILE --json` writes them: text -> (C,)."""
+    answers = {}
+    for number, line in enumerate(read_text_lines(path), 1):
+        try:
+            answer = json.loads(line)
+            if "error" not in answer:
+                answers[answer["text"]] = np.array(
+                    [answer["probabilities"][key] for key in KEYS], dtype=np.float32)
+        except (json.JSONDecodeError, KeyError, TypeError):
+            raise ValueError(f"{path}, line {number}: expected an answer of bert.predict --json "
+                             "about our ten classes") from None
+    return answers
+
+
+def read_parallel(path: Path) -> tuple[list[str], list[str]]:
+    """Korean lines and their English renderings."""
+    korean, english = [], []
+    for number, line in enumerate(read_text_lines(path), 1):
+        parts = line.split("\t")
+        if len(parts) != 2 or not all(part.strip() for part in parts):
+            raise ValueError(f"{path}, line {number}: expected korean<TAB>english")
+        if parts != ["ko", "en"]:
+            korean.append(parts[0])
+            english.append(parts[1])
+    return korean, english
+
+
+def rendered_lines(lines: Sequence[LabelledLine],
+                   pairs: Sequence[tuple[str, str]]) -> list[LabelledLine]:
+    """The other half of each (korean, english) pair of which one half is a labelled line."""
+    to_english, to_korean = dict(pairs), {english: korean for korean, english in pairs}
+    return [replace(line, language=other, pair="", text=rendering[line.text])
+            for line in lines
+            for language, other, rendering in (("ko", "en", to_english), ("en", "ko", to_korean))
+            if line.language == language and line.text in rendering]
+
+
+# ---------------------------------------------------------------------------------- batches
+
+
+class LabelledData:
+    """The batches of all sources, mixed; each batch is of one source. A share of the lines, drawn
+    anew in every epoch, is written a little differently (`vary`)."""
+
+    def __init__(self, sources: Sequence[Source], tokenizer: WordPieceTokenizer,
+                 batch_tokens: int, seed: int, longest: int = 64, varied: float = 0.0) -> None:
+        self.sources, self.tokenizer = list(sources), tokenizer
+        self.batch_tokens, self.seed = batch_tokens, seed
+        self.longest, self.varied = longest, varied
+        self.ids = [self._encode(source.texts) for source in self.sources]
+        self.num_batches = len(self._plan(0))
+
+    def _encode(self, texts: list[str]) -> list[list[int]]:
+        return [ids[:self.longest - 2] for ids in self.tokenizer.encode_ids(texts)]
+
+    def _plan(self, epoch: int) -> list[tuple[int, np.ndarray]]:
+        draw = np.random.default_rng([self.seed, epoch])
+        plan = [(number, chosen) for number, rows in enumerate(self.ids) for chosen in
+                batches_by_length(np.array([len(ids) + 2 for ids in rows]), self.batch_tokens,
+                                  draw)]
+        draw.shuffle(plan)
+        return plan
+
+    def batches(self, epoch: int, first: int) -> Iterator[tuple[int, int, LabelledBatch]]:
+        while True:
+            plan = self._plan(epoch)
+            for number in range(first, len(plan)):
+                yield epoch, number, self._batch(*plan[number], np.random.default_rng(
+                    [self.seed, epoch, number]))
+            epoch, first = epoch + 1, 0
+
+    def _batch(self, number: int, chosen: np.ndarray,
+               draw: np.random.Generator) -> LabelledBatch:
+        source, rows = self.sources[number], [self.ids[number][i] for i in chosen]
+        changed = np.flatnonzero(draw.random(len(chosen)) < self.varied)
+        texts = [vary(source.texts[chosen[place]], draw) for place in changed]
+        for place, ids in zip(changed, self._encode(texts) if texts else [], strict=True):
+            rows[place] = ids or rows[place]
+        ids, is_token = self.tokenizer.frame(rows)
+        return LabelledBatch(source, ids, is_token, source.targets[chosen],
+                             source.weights[chosen])
