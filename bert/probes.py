@@ -167,8 +167,8 @@ def draw_off(data: Mapping[str, Any], language: str):
     bars.barh(places - 0.2, 100 * np.array(data["before"]), 0.36, color=ink)
     bars.barh(places + 0.2, 100 * np.array(data["after"]), 0.36, color=ink, alpha=0.5)
     for place, (before, after) in enumerate(zip(data["before"], data["after"], strict=True)):
-        bars.text(100 * max(before, after) + 1, place, f"{100 * (after - before):+.1f}",
-                  va="center", fontsize=8)
+        change = round(100 * (after - before), 1) + 0.0  # no "-0.0"
+        bars.text(100 * max(before, after) + 1, place, f"{change:+.1f}", va="center", fontsize=8)
     bars.set_yticks(places, [drawable(item[language]) for item in data["classes"]],
                     parse_math=False)
     bars.invert_yaxis()

@@ -40,7 +40,7 @@ export function build(place) {
     probes.setAttribute("aria-label", lines.map(({ name, figure }) => `${name} ${figure}`).join(", "));
     paintLines(probes, [...lines, ...chances], { width, height: 220,
       label: (value) => percent(value, 0), marks: data.thirds.slice(0, -1).map((layers) => layers.at(-1) + 0.5) });
-    fill(names, legend([...lines, ...chances]), ...lines.map(({ name, what }) => make("p", { class: "aside" },
+    fill(names, legend([...lines, ...chances]), make("p", { class: "aside" }, say("bands_last")), ...lines.map(({ name, what }) => make("p", { class: "aside" },
       make("b", {}, `${name}: `), what)));
   }
 
