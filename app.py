@@ -10,6 +10,7 @@ import base64
 import json
 import os
 import socket
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from functools import lru_cache, wraps
@@ -18,24 +19,45 @@ from typing import Any
 
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 
-import gradio as gr  # noqa: E402
-import numpy as np  # noqa: E402
-from starlette.responses import Response  # noqa: E402
-from starlette.routing import Mount  # noqa: E402
-from starlette.staticfiles import StaticFiles  # noqa: E402
+try:
+    if sys.version_info < (3, 11):  # noqa: UP036
+        raise ImportError(f"Python {sys.version_info[0]}.{sys.version_info[1]} is too old: start "
+                          "it with Python 3.11 or later")
+    import gradio as gr
+    import numpy as np
+    from fastapi.exceptions import RequestValidationError
+    from gradio.route_utils import FnIndexInferError
+    from starlette.middleware import Middleware
+    from starlette.requests import Request
+    from starlette.responses import JSONResponse, Response
+    from starlette.routing import Mount
+    from starlette.staticfiles import StaticFiles
 
-from bert import exports, views  # noqa: E402
-from bert.attribution import attribute  # noqa: E402
-from bert.config import Parser  # noqa: E402
-from bert.lab import Lab, Options, Study  # noqa: E402
-from bert.predict import EmotionClassifier, Prediction  # noqa: E402
-from bert.studies import STUDIES  # noqa: E402
-from bert.texts import PAGE, colours, speaks_of_self_harm, texts  # noqa: E402
+    from bert import exports, views
+    from bert.attribution import attribute
+    from bert.config import Parser
+    from bert.gate import Gate
+    from bert.lab import Lab, Options, Study
+    from bert.predict import EmotionClassifier, Prediction
+    from bert.studies import STUDIES
+    from bert.texts import PAGE, colours, speaks_of_self_harm, texts
+except ModuleNotFoundError as missing:
+    sys.stderr.write(f"app.py: {missing.name} is missing: run `python -m pip install -r "
+                     "requirements.txt`, then start again\n")
+    raise SystemExit(2) from None
+except ImportError as error:
+    sys.stderr.write(f"app.py: {error}\n")
+    raise SystemExit(2) from None
 
 LONGEST = 5_000  # characters of a text; the model reads far fewer
 FIRST_PORT, PORTS_TRIED = 7860, 100
 FONTS = PAGE.parent / "fonts"
-AT_ONCE = threading.BoundedSemaphore(max(os.cpu_count() or 1, 2))  # texts being worked on
+NUM_AT_ONCE = max(os.cpu_count() or 1, 2)  # texts being worked on
+AT_ONCE = threading.BoundedSemaphore(NUM_AT_ONCE)
+UNREADABLE = 'The request cannot be read: send JSON such as {"data": ["a text"]}.'
+UNKNOWN = "There is no such endpoint: choose predict or attention."
+FAILED = ("Something went wrong here, and the server has noted it: try another text. "
+          "문제가 생겨서 서버에 적어 두었어요: 다른 글로 해 보세요.")
 
 
 # ---------------------------------------------------------------------------------- the model
@@ -73,8 +95,8 @@ def check_text(text: Any) -> str:
 
 def check_number(name: str, value: Any) -> int:
     """A whole number of a request; 3.0 is as good as 3."""
-    is_whole = isinstance(value, int | float) and not isinstance(value, bool) and value % 1 == 0
-    if not is_whole:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or value % 1 or abs(value) >= 1e9:
         shown = repr(value)[:40]
         raise ValueError(f"The {name} is {shown}: send a whole number, counted from 1.")
     return int(value)
@@ -96,6 +118,8 @@ def one_sentence(handler: Callable) -> Callable:
                 return handler(*values)
         except ValueError as error:
             raise gr.Error(str(error), print_exception=False) from None
+        except Exception as error:
+            raise gr.Error(FAILED) from error  # with its traceback, for whoever runs the server
     return checked
 
 
@@ -171,13 +195,16 @@ def add_endpoints(classifier: EmotionClassifier) -> None:
 
 
 class Page(gr.Blocks):
-    """Blocks that refuse a request with too few values in one sentence."""
+    """Blocks whose endpoints get the values of a request as they are: none is taken for a file to
+    fetch, none is kept for the visitor's session."""
 
-    def validate_inputs(self, block_fn: Any, inputs: list) -> None:
+    async def preprocess_data(self, block_fn: Any, inputs: list, *others: Any,
+                              **more: Any) -> list:
         needed = len(block_fn.inputs)
         if len(inputs) < needed:
             raise gr.Error(f"{len(inputs)} of {needed} values were sent: {block_fn.api_name} needs "
                            "all of them.", print_exception=False)
+        return inputs[:needed]
 
 
 def build_demo(classifier: EmotionClassifier) -> gr.Blocks:
@@ -199,6 +226,13 @@ class PageFiles(StaticFiles):
         return response
 
 
+def refused(status: int, sentence: str) -> Callable:
+    """A handler for requests that reach no endpoint."""
+    def handle(request: Request, error: Exception) -> Response:
+        return JSONResponse({"error": sentence}, status)
+    return handle
+
+
 def head_of_page() -> str:
     """Style, texts, colours and script, for the page's <head>."""
     boot = json.dumps({"texts": texts(), "colours": colours(), "limit": LONGEST},
@@ -216,7 +250,12 @@ def launch_options() -> dict[str, Any]:
     return {
         "head": head_of_page(), "footer_links": ["api"], "favicon_path": PAGE / "icon.svg",
         "app_kwargs": {"routes": [Mount("/microscope/fonts", PageFiles(directory=FONTS)),
-                                  Mount("/microscope", PageFiles(directory=PAGE))]},
+                                  Mount("/microscope", PageFiles(directory=PAGE))],
+                       "middleware": [Middleware(Gate, at_once=NUM_AT_ONCE)],
+                       "exception_handlers": {
+                           RequestValidationError: refused(422, UNREADABLE),
+                           FnIndexInferError: refused(404, UNKNOWN),
+                           KeyError: refused(404, UNKNOWN), Exception: refused(500, FAILED)}},
         "run_history": False, "ssr_mode": False, "share": False, "enable_monitoring": False,
         "mcp_server": False, "pwa": False, "max_file_size": 1, "state_session_capacity": 100,
         "quiet": True,

@@ -48,7 +48,7 @@ def attribute(classifier: EmotionClassifier, text: str, key: str) -> Attribution
         raise ValueError(f"{classifier.checkpoint.folder} has no classifier: nothing speaks for a "
                          "class")
     if key not in classifier.keys:
-        raise ValueError(f"{key!r} is not a class: choose one of {', '.join(classifier.keys)}")
+        raise ValueError(f"{key[:40]!r} is not a class: choose one of {', '.join(classifier.keys)}")
     encoding = classifier.encode(text)
     target = classifier.keys.index(key)
     masked = [piece_id if word is None else classifier.tokenizer.mask_id

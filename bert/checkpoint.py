@@ -31,6 +31,7 @@ from bert.tokenizer import WordPieceTokenizer
 
 Model = BertModel | BertForPreTraining | BertForSequenceClassification
 WEIGHTS, CONFIG, TOKENIZER = "model.safetensors", "config.json", "tokenizer.json"
+LARGEST = {CONFIG: 10_000_000, TOKENIZER: 200_000_000}  # bytes; a million pieces need 50 MB
 
 # Our name of a module, and the name it has in every Hugging Face BERT.
 HUGGING_FACE_NAMES = (
@@ -120,6 +121,9 @@ def load_checkpoint(folder: Path | str) -> Checkpoint:
             hint = (f" ({pickles[0]} is a pickle file, which is never loaded: save the model again "
                     "as safetensors)" if pickles and name == WEIGHTS else "")
             raise FileNotFoundError(f"{folder / name} is missing: a checkpoint needs it{hint}")
+    for name, largest in LARGEST.items():
+        if (folder / name).is_file() and (folder / name).stat().st_size > largest:
+            raise ValueError(f"{folder / name} has more than {largest:,} bytes: copy it again")
     config = BertConfig.read(folder / CONFIG)
     tokenizer = WordPieceTokenizer.load(folder / TOKENIZER)
     if len(tokenizer) > config.vocab_size:
@@ -197,10 +201,10 @@ def _read(path: Path, file: safe_open, on_disk: Mapping[str, str], name: str,
         raise ValueError(f"{path}: {name} is {found}, but {CONFIG} asks for {shape}: the folder "
                          "mixes two runs")
     tensor = file.get_tensor(on_disk[name])
-    if not tensor.is_floating_point() or not tensor.isfinite().all():
+    if not (tensor.is_floating_point() and (numbers := tensor.float()).isfinite().all()):
         raise ValueError(f"{path}: {name} holds {_description(tensor)}; expected finite floating-"
                          "point numbers: take an earlier copy")
-    return tensor.float()
+    return numbers
 
 
 def _description(tensor: Tensor) -> str:

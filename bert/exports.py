@@ -13,6 +13,7 @@ from bert import views
 from bert.lab import Study
 from bert.predict import Prediction
 from bert.texts import LANGUAGES, say
+from bert.tokenizer import clean
 
 PICTURES = ("heatmap", "lines", "heads", "layers", "ends", "bars", "card")
 PICTURE_TYPES = {"png": "image/png", "svg": "image/svg+xml", "pdf": "application/pdf"}
@@ -66,7 +67,7 @@ class Wanted:
             _chosen("head", options.get("head"), num_heads, (views.MEAN,)),
             options.get("words") is True, options.get("hide_special") is True, float(fade),
             language if language in LANGUAGES else "en",
-            link[:LONGEST_LINK] if isinstance(link, str) else "")
+            clean(link[:LONGEST_LINK]) if isinstance(link, str) else "")
 
 
 def _chosen(name: str, value: Any, most: int, others: tuple[str, ...]) -> int | str:

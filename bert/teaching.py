@@ -319,16 +319,18 @@ def teach_table(data: Mapping[str, Any]) -> list[list]:
 
 
 def draw_teach(data: Mapping[str, Any], language: str):
-    from bert.figures import INK, MUTED, drawable, new_figure
+    from bert.figures import INK, LINE, MUTED, drawable, new_figure, wrapped
     lines, classes = all_lines(data), data["classes"]
     times = [when for when in ("before", "after") if any(when in line for _, line in lines)]
-    height = 0.34 * len(times) * len(lines) / 1.4 + 1.3
+    height = max(0.24 * len(times) * len(lines) + 1.4, 2.5)
     figure = new_figure(11, height)
-    axes = figure.add_axes((0.33, 0.35 / height, 0.5, 1 - 1.2 / height))
+    axes = figure.add_axes((0.36, 0.5 / height, 0.46, 1 - 1.35 / height))
     thick = 0.8 / len(times) if times else 0.8
-    for row, (name, line) in enumerate(lines):
-        axes.text(-2, row, drawable(line["text"], 34), ha="right", va="center", fontsize=9,
-                  fontweight="bold" if name == "taught" else "normal", parse_math=False, color=INK)
+    axes.axhline(len(data["taught"]) - 0.5, color=LINE)
+    for row, (_, line) in enumerate(lines):
+        first, *rest = wrapped(line["text"], 44) or [""]
+        axes.text(-2, row, first + "…" * bool(rest), ha="right", va="center", fontsize=9,
+                  parse_math=False, color=INK)
         for place, when in enumerate(times):
             choice = line[when]
             item, y = classes[choice["best"]], row + thick * (place - (len(times) - 1) / 2)

@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
@@ -30,6 +30,13 @@ LONGEST_WORD = 100  # letters; WordPiece gives up on longer words, so they are c
 SMALLEST_VOCABULARY = len(SPECIAL_TOKENS) + 2
 SPACES = Regex(r"[\t\n\r\x0b\x0c\x85\u2028\u2029]")
 UNSEEN = Regex(r"[\p{Cc}\p{Cf}\p{Co}\x{FE00}-\x{FE0F}]")  # control, zero-width, private, variants
+
+# What the tokenizers of BERT are made of. Other parts of the library, in a file made for that, can
+# make a text a million times longer or end the process.
+NORMALIZERS = frozenset({"Sequence", "BertNormalizer", "NFC", "NFD", "NFKC", "NFKD", "Lowercase",
+                         "Strip", "StripAccents", "Replace"})
+SPLITTERS = frozenset({"Sequence", "BertPreTokenizer", "Whitespace", "WhitespaceSplit",
+                       "Punctuation", "Digits", "Split"})
 
 
 @dataclass(frozen=True)
@@ -218,7 +225,12 @@ class WordPieceTokenizer:
         if not path.is_file():
             raise FileNotFoundError(f"{path} is missing: a checkpoint needs its tokenizer")
         try:
-            return cls(Tokenizer.from_file(str(path)))
+            described = path.read_text(encoding="utf-8")
+            check_parts(json.loads(described))
+            return cls(Tokenizer.from_str(described))
+        except (AttributeError, KeyError, TypeError):
+            raise ValueError(f"{path} is not a usable tokenizer: it describes no WordPiece as the "
+                             "library writes it") from None
         except Exception as error:  # the library raises bare Exception for malformed files
             raise ValueError(f"{path} is not a usable tokenizer: {error}") from None
 
@@ -270,6 +282,28 @@ class WordPieceTokenizer:
             single=f"{CLS} $A {SEP}", pair=f"{CLS} $A {SEP} $B:1 {SEP}:1",
             special_tokens=[(token, backend.token_to_id(token)) for token in (CLS, SEP)])
         return cls(backend)
+
+
+def check_parts(described: dict[str, Any]) -> None:
+    """Refuse a tokenizer.json with parts that no BERT has, before the library builds them."""
+    model = described["model"]
+    if model.get("type", "WordPiece") != "WordPiece" or model["unk_token"] != UNK:
+        raise ValueError(f"expected WordPiece with {UNK}")
+    if UNK not in model["vocab"] or model["max_input_chars_per_word"] > LONGEST_TEXT // 20:
+        raise ValueError(f"expected {UNK} in the vocabulary and words of at most "
+                         f"{LONGEST_TEXT // 20} letters")
+    waiting = [(described.get("normalizer"), NORMALIZERS),
+               (described.get("pre_tokenizer"), SPLITTERS)]
+    while waiting:
+        part, known = waiting.pop()
+        if part is None:
+            continue
+        if part["type"] not in known:
+            raise ValueError(f"{part['type'][:40]!r} is no part of a BERT's tokenizer")
+        if len(part.get("content", "")) > 1:
+            raise ValueError("Replace may put in one character, not more")
+        inside = part.get("normalizers", []) + part.get("pretokenizers", [])
+        waiting += [(inner, known) for inner in inside]
 
 
 def _normalizer(lower_case: bool) -> normalizers.Normalizer:

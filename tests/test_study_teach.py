@@ -2,6 +2,7 @@
 
 import re
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -172,6 +173,18 @@ def test_twenty_lessons_are_taken(classifier):
 def test_a_checkpoint_without_a_classifier_says_so(pretrained_folder):
     with pytest.raises(ValueError, match="has no classifier"):
         TEACH.run(Lab(EmotionClassifier.load(pretrained_folder)), "", Options())
+
+
+def test_classes_that_are_not_ours_can_be_taught_without_a_fixed_set(classifier):
+    names = tuple(f"class {number}" for number in range(10))
+    checkpoint = replace(classifier.checkpoint, config=replace(classifier.config, id2label=names))
+    foreign = EmotionClassifier(checkpoint)
+    data = TEACH.answer(Lab(foreign), "", Options())
+    assert data["fixed"] == [] and data["classes"] == class_list(names)
+    result = learn(foreign, [Lesson(TEXT, "class 6")], always)
+    assert (result["taught"][0]["after"]["best"], result["fixed"]) == (6, [])
+    for drawn in (data, plain(result)):
+        assert make_study(TEACH, drawn, "png", "ko").content.startswith(b"\x89PNG")
 
 
 class Slow:

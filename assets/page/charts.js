@@ -78,8 +78,8 @@ export function paintHistogram(canvas, { counts, from, to }, width, height) {
 }
 
 /** Lines over numbered places: lines of {values, colour, name, strong}, values from low to high;
- * marks are places with an upright line. */
-export function paintLines(canvas, lines, { width, height, low = 0, high = 1, names, label, marks = [] }) {
+ * marks are places with an upright line, room is the width that a place's name needs. */
+export function paintLines(canvas, lines, { width, height, low = 0, high = 1, names, label, marks = [], room = 26 }) {
   const pen = surface(canvas, width, height);
   const [left, right, top, bottom] = [44, 8, 8, 34];
   const count = lines[0].values.length;
@@ -106,7 +106,7 @@ export function paintLines(canvas, lines, { width, height, low = 0, high = 1, na
     pen.stroke();
   }
   pen.textAlign = "center";
-  const every = Math.ceil(count * 26 / (width - left - right));
+  const every = Math.ceil(count * room / (width - left - right));
   range(count).filter((i) => i % every === 0).forEach((i) => {
     const name = fitted(pen, names ? String(names[i]) : String(i), 60);
     pen.fillText(name, Math.min(x(i), width - pen.measureText(name).width / 2), height - bottom + 18);

@@ -20,9 +20,10 @@ async function askOnce(name, values) {
   } catch (error) {
     throw new Unreachable(error.message);
   }
-  if ([502, 503, 504].includes(reply.status)) throw new Unreachable(reply.statusText);
-  const body = await reply.json().catch(() => ({ error: reply.statusText }));
-  if (!reply.ok || body.error) throw new Refused(body.error ?? body.detail ?? reply.statusText);
+  const body = await reply.json().catch(() => ({}));
+  const isAway = [502, 503, 504].includes(reply.status) && !body.error;  // a proxy says so, not us
+  if (isAway) throw new Unreachable(reply.statusText);
+  if (!body.data) throw new Refused(body.error ?? body.detail ?? reply.statusText);
   return body.data[0];
 }
 

@@ -131,7 +131,7 @@ function chart(title, lines, names, size, label = figure) {
     figure: label(line.values.at(-1)) }));
   const canvas = make("canvas", { role: "img", "aria-label": title });
   const high = label === figure ? Math.max(1e-9, ...lines.flatMap(({ values }) => values)) : 1;
-  paintLines(canvas, inked, { ...size, high, names, label });
+  paintLines(canvas, inked, { ...size, high, names, label, room: 52 });
   return section(title, canvas, lines.length > 1 ? legend(inked) : null);
 }
 
