@@ -6,7 +6,6 @@ Prints accuracy by language and level, and the learning curve at 1/8, 1/4, 1/2 a
 Needs scikit-learn, which the app itself does not.
 """
 
-import json
 import random
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,9 +15,10 @@ import numpy as np
 
 from bert.config import Parser
 from bert.corpus import LabelledLine, read_labelled
+from bert.evaluate import write_metrics
 from bert.labels import NONE
 from bert.metrics import accuracy
-from bert.sources import mapped_lines, read_label_map
+from bert.sources import mapped_lines, read_label_map, read_parallel, rendered_lines
 
 SHARES = (0.125, 0.25, 0.5, 1.0)
 
@@ -58,12 +58,15 @@ def build_parser() -> Parser:
     parser = Parser(prog="bert.baseline", description=__doc__.split("\n")[0])
     parser.add_argument("--train", type=Path, default=Path("assets/data/train.tsv"))
     parser.add_argument("--test", type=Path, default=Path("assets/data/test.tsv"))
+    parser.add_argument("--parallel", type=Path, nargs="*", default=[], metavar="FILE",
+                        help="korean<TAB>english: renderings train with the label of their line")
     parser.add_argument("--mapped", type=Path, nargs="*", default=[], metavar="FILE",
                         help="public lines to train on as well, where --label-map maps them")
     parser.add_argument("--label-map", type=Path)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--max-steps", type=int, help="dry run: only 200 × N lines")
-    parser.add_argument("--out", type=Path, help="write the figures as JSON")
+    parser.add_argument("--checkpoint", type=Path,
+                        help="put the figures into this checkpoint's metrics.json, beside its own")
     return parser
 
 
@@ -72,6 +75,8 @@ def run(arguments) -> dict[str, Any]:
         raise ValueError("--mapped needs --label-map")
     train, test = with_feeling(read_labelled(arguments.train)), with_feeling(
         read_labelled(arguments.test))
+    train += rendered_lines(train, [pair for path in arguments.parallel
+                                    for pair in zip(*read_parallel(path), strict=True)])
     if arguments.mapped:
         label_map = read_label_map(arguments.label_map)
         train += [line for path in arguments.mapped for line in mapped_lines(path, label_map)]
@@ -93,8 +98,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments = parser.parse_args(argv)
     try:
         results = run(arguments)
-        if arguments.out:
-            arguments.out.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+        if arguments.checkpoint:
+            write_metrics(arguments.checkpoint, {
+                "baselines": {"linear model": results["curve"]["1.0"]},
+                "learning_curve": results["curve"]})
     except (ValueError, OSError) as error:
         parser.error(str(error))
 

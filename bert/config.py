@@ -157,7 +157,7 @@ class BertConfig:
         try:
             return cls.from_dict(values)
         except (TypeError, ValueError) as error:
-            raise ValueError(f"{path}: {error}") from None
+            raise ValueError(f"{path}: {' '.join(str(error).split())}") from None
 
 
 def add_options(parser: argparse.ArgumentParser, settings: type) -> None:

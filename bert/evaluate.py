@@ -11,7 +11,7 @@ import hashlib
 import json
 import random
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,14 @@ from bert.config import Parser, described_call
 from bert.corpus import LabelledLine, read_labelled
 from bert.finetune import logits_of
 from bert.labels import EMOTIONS, KEYS, NONE
-from bert.metrics import accuracy, calibration_error, confusion_matrix, macro_f1, recalls
+from bert.metrics import (
+    accuracy,
+    calibration_error,
+    confusion_matrix,
+    macro_f1,
+    recalls,
+    reliability,
+)
 from bert.predict import EmotionClassifier
 from bert.sources import mapped_lines, read_label_map
 
@@ -99,6 +106,7 @@ def measure(classifier: EmotionClassifier, lines: Sequence[LabelledLine]) -> dic
         "achievement_above_half": float((stories > 0.5).mean()) if len(stories) else None,
         "recall_easy": {key: float(value) for key, value in zip(KEYS, easy_recalls, strict=True)},
         "confusion": confusion_matrix(truth, answer, len(KEYS)).tolist(),
+        "reliability": reliability(feeling.max(axis=1), is_right),
         "robustness": robustness(classifier, [line.text for line in lines if line.label != NONE],
                                  answer),
     }
@@ -124,6 +132,30 @@ def measure_public(classifier: EmotionClassifier, path: Path, label_map: Path) -
     answer = probabilities_of(classifier, [line.text for line in lines]).argmax(axis=1)
     return {"lines": len(lines), "accuracy": accuracy(truth, answer),
             "macro_f1": macro_f1(truth, answer, len(KEYS)), "checksum": checksum(path)}
+
+
+def measure_beside(folder: Path, languages: Sequence[str],
+                   lines: Sequence[LabelledLine]) -> dict[str, dict[str, float]]:
+    """Accuracy of another checkpoint on the same lines, by language and level."""
+    classifier = EmotionClassifier.load(folder)
+    chosen = [line for line in lines if line.label != NONE and line.language in languages]
+    answer = probabilities_of(classifier, [line.text for line in chosen]).argmax(axis=1)
+    is_right = np.array([KEYS[i] == line.label for i, line in zip(answer, chosen, strict=True)])
+    return {language: {level: float(is_right[[
+        line.language == language and line.level == level for line in chosen]].mean())
+        for level in ("easy", "hard")} for language in languages}
+
+
+def write_metrics(folder: Path, found: Mapping[str, Any]) -> None:
+    """Put figures into a checkpoint's metrics.json; tables grow by rows, the rest is replaced."""
+    path = folder / "metrics.json"
+    known = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    for name, values in found.items():
+        is_table = name in ("baselines", "ablations")
+        known[name] = {**known.get(name, {}), **values} if is_table else values
+    fresh = path.with_suffix(".new")
+    fresh.write_text(json.dumps(known, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    fresh.replace(path)
 
 
 def checksum(path: Path) -> str:
@@ -177,6 +209,11 @@ def build_parser() -> Parser:
                         help="public test sets, text<TAB>label,label")
     parser.add_argument("--label-map", type=Path, help="columns dataset, original_label, class10, "
                         "quality; needed with --public")
+    for name, what in (("baseline", "what people would use instead"),
+                       ("ablation", "the same model with something left out")):
+        parser.add_argument(f"--{name}", nargs="+", action="append", default=[],
+                            metavar=("FOLDER", "LANGUAGE"), help=f"{what}: a checkpoint to score "
+                            "on the same lines, in all or the given languages")
     parser.add_argument("--figures", type=Path, help="folder for the diagrams")
     parser.add_argument("--dry", action="store_true", help="print only; leave metrics.json alone")
     parser.add_argument("--max-steps", type=int, metavar="N",
@@ -218,15 +255,18 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments = parser.parse_args(argv)
     try:
         results = evaluate(arguments)
+        lines = read_labelled(arguments.data)
+        tables = {name: {Path(folder).name: measure_beside(
+            Path(folder), languages or list(results["languages"]), lines)
+            for folder, *languages in given}
+            for name, given in (("baselines", arguments.baseline),
+                                ("ablations", arguments.ablation))}
         print_report(results)
+        for name, scores in (row for table in tables.values() for row in table.items()):
+            print(name, " ".join(f"{language} {level} {share:.3f}" for language, levels in
+                                 scores.items() for level, share in levels.items()))
         if not arguments.dry and not arguments.max_steps:
-            path = arguments.checkpoint / "metrics.json"
-            known = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-            known["evaluate"] = results
-            fresh = path.with_suffix(".new")
-            fresh.write_text(json.dumps(known, indent=2, ensure_ascii=False) + "\n",
-                             encoding="utf-8")
-            fresh.replace(path)
+            write_metrics(arguments.checkpoint, {"evaluate": results, **tables})
     except (ValueError, OSError) as error:
         parser.error(str(error))
 

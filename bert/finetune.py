@@ -57,6 +57,7 @@ from bert.tokenizer import WordPieceTokenizer
 from bert.training import (
     LoopConfig,
     Processes,
+    Reporter,
     Sums,
     batches_by_length,
     fit,
@@ -226,12 +227,12 @@ def finetune(settings: FinetuneConfig, start_from: Path, sources: Sequence[Sourc
     if processes.is_main:
         if not best.is_dir():
             save_checkpoint(best, model, tokenizer)
-        finish(best, settings, dev, progress, out)
+        finish(best, settings, dev, progress, Reporter(run, 0).curve(), out)
     processes.leave()
 
 
 def finish(best: Path, settings: FinetuneConfig, dev: Sequence[LabelledLine],
-           progress: Mapping[str, Any], out: Path) -> None:
+           progress: Mapping[str, Any], curve: Sequence[Mapping[str, float]], out: Path) -> None:
     """Calibrate the best weights and write the checkpoint."""
     kept = load_checkpoint(best)
     model = kept.model
@@ -240,7 +241,8 @@ def finish(best: Path, settings: FinetuneConfig, dev: Sequence[LabelledLine],
         model = calibrate(model, logits, dev, settings.keep_feeling)
     facts = {"finetune": {
         "command": described_call("bert.finetune"), "seed": settings.seed,
-        "settings": asdict(settings), "dev_scores": progress.get("dev_scores", [])}}
+        "settings": asdict(settings), "dev_scores": progress.get("dev_scores", [])},
+        "curves": {"finetune": curve}}
     save_checkpoint(out, model, kept.tokenizer, half=True,
                     files={"metrics.json": json.dumps(facts, indent=2, ensure_ascii=False) + "\n"})
 

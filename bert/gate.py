@@ -55,7 +55,7 @@ class Gate:
             return
         if not door.startswith(QUESTIONS):
             await self.app(scope, first(body, receive), send)
-        elif self.waiting >= self.most_waiting:
+        elif self.turns.locked() and self.waiting >= self.most_waiting:
             await refuse(send, 503, BUSY)
         elif await self.has_turn(receive):
             try:
@@ -65,6 +65,8 @@ class Gate:
 
     async def has_turn(self, receive: Receive) -> bool:
         """Wait for a turn; False when the visitor left before it came."""
+        if not self.turns.locked():
+            return await self.turns.acquire()
         turn = asyncio.ensure_future(self.turns.acquire())
         gone = asyncio.ensure_future(left(receive))
         self.waiting += 1

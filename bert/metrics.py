@@ -29,16 +29,18 @@ def macro_f1(truth: np.ndarray, answer: np.ndarray, num_classes: int) -> float:
     return float((2 * counts.diagonal()[occurs] / total[occurs]).mean())
 
 
+def reliability(confidence: np.ndarray, is_right: np.ndarray, bins: int = 15) -> list[dict]:
+    """The answers in equal bins of the probability said: how many, their mean, the share right."""
+    place = np.clip(np.ceil(confidence * bins).astype(int) - 1, 0, bins - 1)
+    return [{"lines": int(inside.sum()), "said": float(confidence[inside].mean()),
+             "right": float(is_right[inside].mean())}
+            for number in range(bins) if (inside := place == number).any()]
+
+
 def calibration_error(confidence: np.ndarray, is_right: np.ndarray, bins: int = 15) -> float:
     """Expected calibration error: |share right − probability said|, weighted over equal bins."""
-    place = np.clip(np.ceil(confidence * bins).astype(int) - 1, 0, bins - 1)
-    error = 0.0
-    for number in range(bins):
-        inside = place == number
-        if inside.any():
-            gap = abs(is_right[inside].mean() - confidence[inside].mean())
-            error += inside.mean() * gap
-    return float(error)
+    return sum(part["lines"] / len(confidence) * abs(part["right"] - part["said"])
+               for part in reliability(confidence, is_right, bins))
 
 
 def fit_temperature(logits: np.ndarray, truth: np.ndarray) -> float:

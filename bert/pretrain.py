@@ -111,10 +111,9 @@ def pretrain(config: BertConfig, settings: PretrainConfig, corpus: TokenCorpus,
 
 
 def _facts(settings: PretrainConfig, corpus: TokenCorpus, reporter: Reporter) -> dict:
-    reports = reporter.read()
     return {"command": described_call("bert.pretrain"), "seed": settings.seed,
             "settings": asdict(settings), "pieces_in_corpus": len(corpus.ids),
-            "last_report": reports[-1] if reports else {}}
+            "curves": {"pretrain": reporter.curve()}}
 
 
 def build_parser() -> Parser:

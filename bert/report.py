@@ -25,7 +25,7 @@ FIGURES = ("lines", "accuracy", "accuracy_easy", "accuracy_hard", "macro_f1", "c
 # The parts of a report, and the command that writes each into metrics.json.
 COMMANDS = {"languages": "bert.evaluate", "reliability": "bert.evaluate",
             "curves": "bert.finetune", "baselines": "bert.baseline",
-            "ablations": "bert.finetune", "learning_curve": "bert.baseline"}
+            "ablations": "bert.evaluate", "learning_curve": "bert.baseline"}
 
 
 # ---------------------------------------------------------------------------------- reading
@@ -155,10 +155,8 @@ def curves_of(*sources: Mapping[str, Any]) -> list[dict]:
 
 
 def reports_of(found: Mapping[str, Any], stage: str) -> list[Mapping[str, Any]]:
-    """The reports of a stage with a step; bert.distill leaves its last ones as `reports`."""
+    """The reports of a stage with a step."""
     reports = entries(inside(found, "curves", stage))
-    if not reports and stage == "distill":
-        reports = entries(inside(found, "reports"))
     return [report for report in reports if number(report.get("step")) is not None]
 
 

@@ -257,6 +257,13 @@ class Reporter:
         return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
+    def curve(self, most: int = 150) -> list[dict[str, float]]:
+        """The reports of the whole run, evenly thinned out."""
+        reports = self.read()
+        every = max(1, -(-len(reports) // most))
+        return [*reports[:-1:every], *reports[-1:]]
+
+
 def draw_curves(reporter: Reporter) -> None:
     """Losses and accuracies over the steps, as a PNG in the run folder."""
     from bert.figures import draw_training_curves, save_figure  # matplotlib, only when it is drawn

@@ -117,7 +117,8 @@ def test_the_curve_of_the_stage_before_is_found_in_its_own_folder(lab_with):
     lab = lab_with({})
     lab.pretrained_folder.mkdir()
     reports = [{"step": n, "mean_loss": 1.0 / n} for n in (1, 2, 3)]
-    (lab.pretrained_folder / "metrics.json").write_text(json.dumps({"reports": reports}))
+    (lab.pretrained_folder / "metrics.json").write_text(json.dumps(
+        {"curves": {"distill": reports}}))
     curve, = report(lab)["curves"]
     assert (curve["stage"], curve["steps"]) == ("distill", [1, 2, 3])
 
@@ -127,7 +128,7 @@ def test_each_missing_part_is_named_with_its_command(lab_with):
     assert data["languages"]["ko"]["figures"] == {"accuracy": 0.8}
     assert {item["part"]: item["command"] for item in data["missing"]} == {
         "reliability": "bert.evaluate", "curves": "bert.finetune", "baselines": "bert.baseline",
-        "ablations": "bert.finetune", "learning_curve": "bert.baseline"}
+        "ablations": "bert.evaluate", "learning_curve": "bert.baseline"}
 
 
 # ---------------------------------------------------------------------------------- foreign files

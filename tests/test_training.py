@@ -243,6 +243,31 @@ def test_words_are_filled_in_anew_and_the_label_is_kept(files, tmp_path):
     assert refill(lines, start, rate=0.3, seed=1) != copies
 
 
+def test_figures_of_other_checkpoints_are_written_beside_the_own(files, tmp_path):
+    start = small_start(files, tmp_path / "start")
+    for name in ("out", "without varying"):
+        finetune.main(["--start-from", str(start), "--train", str(files / "train.tsv"),
+                       "--run-dir", str(tmp_path / f"run {name}"), "--out", str(tmp_path / name),
+                       "--epochs", "1"])
+    rows = (files / "train.tsv").read_text(encoding="utf-8")
+    (tmp_path / "test.tsv").write_text(rows + "\n".join(
+        f"{key}\t{language}\thard\t\t{text}" for key in KEYS
+        for language, text in zip(("ko", "en"), LINES[key], strict=True)) + "\n", encoding="utf-8")
+    evaluate.main(["--checkpoint", str(tmp_path / "out"), "--data", str(tmp_path / "test.tsv"),
+                   "--ablation", str(tmp_path / "without varying"), "--baseline",
+                   str(tmp_path / "without varying"), "en"])
+    found = json.loads((tmp_path / "out" / "metrics.json").read_text(encoding="utf-8"))
+    row = found["ablations"]["without varying"]
+    assert set(row) == {"ko", "en"} and set(row["ko"]) == {"easy", "hard"}
+    assert found["baselines"]["without varying"] == {"en": row["en"]}
+    assert found["curves"]["finetune"][-1]["step"] > 0
+    for figures in found["evaluate"]["languages"].values():
+        bins = figures["reliability"]
+        assert sum(part["lines"] for part in bins) == figures["lines"]
+        error = sum(part["lines"] * abs(part["said"] - part["right"]) for part in bins)
+        assert figures["calibration_error"] == pytest.approx(error / figures["lines"])
+
+
 def test_only_lines_that_map_cleanly_onto_one_feeling_are_taken(files):
     lines = sources.mapped_lines(files / "set.train.tsv",
                                   sources.read_label_map(files / "map.tsv"))
