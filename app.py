@@ -45,7 +45,7 @@ except ModuleNotFoundError as missing:
     sys.stderr.write(f"app.py: {missing.name} is missing: run `python -m pip install -r "
                      "requirements.txt`, then start again\n")
     raise SystemExit(2) from None
-except ImportError as error:
+except (ImportError, OSError) as error:
     sys.stderr.write(f"app.py: {error}\n")
     raise SystemExit(2) from None
 
@@ -309,7 +309,10 @@ def main(argv: Sequence[str] | None = None) -> None:
         parser.error(str(error))
     if port != arguments.port:
         print(f"port {arguments.port} is taken: using {port}")
-    demo = build_demo(classifier)
+    try:
+        demo = build_demo(classifier)
+    except OSError as error:
+        parser.error(f"no place for temporary files ({error}): name one with GRADIO_TEMP_DIR")
     _, address, _ = demo.launch(server_name=arguments.host, server_port=port,
                                 prevent_thread_lock=True, **launch_options())
     print(f"The emotion microscope is at {address} (Ctrl+C ends it)", flush=True)

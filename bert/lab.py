@@ -29,7 +29,7 @@ class Lab:
 
     def __init__(self, classifier: EmotionClassifier, pretrained: Path | None = None) -> None:
         self.classifier = classifier
-        self.pretrained_folder = pretrained or classifier.checkpoint.folder.parent / "pretrained"
+        self._pretrained_folder = pretrained
         self._lock = threading.Lock()
         self._traces: OrderedDict[str, Inspection] = OrderedDict()
 
@@ -45,6 +45,11 @@ class Lab:
             while len(self._traces) > KEPT_TEXTS:
                 self._traces.popitem(last=False)
         return found
+
+    @property
+    def pretrained_folder(self) -> Path:
+        return (self._pretrained_folder
+                or self.classifier.checkpoint.folder.parent / "pretrained")
 
     @cached_property
     def pretrained(self) -> EmotionClassifier:

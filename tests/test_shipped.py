@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from pinned_texts import PINNED, WITHOUT_FEELING
 
 from bert.checkpoint import load_checkpoint, parameter_count
 from bert.corpus import read_labelled
@@ -45,6 +46,23 @@ def test_the_answer_is_ten_probabilities(classifier):
         assert prediction.probabilities.sum() == pytest.approx(1.0, abs=1e-5)
         assert np.isfinite(prediction.attentions).all()
         assert prediction.attentions.sum(axis=-1) == pytest.approx(1.0, abs=1e-4)
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_plain_texts_get_their_feeling(classifier, key):
+    answers = {text: classifier(text).label for text in PINNED[key]}
+    assert {text: answer for text, answer in answers.items() if answer != key} == {}
+
+
+def test_a_text_about_achievement_gets_more_than_half(classifier):
+    """The story this project began with: it was under 5 %."""
+    for text in PINNED["achievement"]:
+        share = dict(classifier(text).ranked())["achievement"]
+        assert share > 0.5, (text, share)
+
+
+def test_texts_without_a_feeling_are_not_answered_with_confidence(classifier):
+    assert [text for text in WITHOUT_FEELING if classifier(text).confident] == []
 
 
 def test_transformers_gives_the_same_logits(classifier):
