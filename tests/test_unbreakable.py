@@ -822,7 +822,8 @@ def test_without_its_font_a_figure_is_still_drawn(classifier, monkeypatch, tmp_p
      "app.py: [Errno 2] No usable temporary directory found in ['/dev/null/nowhere']\n"),
     pytest.param("import os; os.environ['GRADIO_TEMP_DIR'] = '/dev/null/nowhere'",
                  "app.py: no place for temporary files ([Errno 20] Not a directory: "
-                 "'/dev/null/nowhere'): name one with GRADIO_TEMP_DIR (see --help)\n",
+                 "'/dev/null/nowhere/vibe_edit_history'): name one with GRADIO_TEMP_DIR (see "
+                 "--help)\n",
                  marks=pytest.mark.full),
     *(pytest.param(
         f"sys.modules[{name!r}] = None",
