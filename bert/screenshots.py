@@ -17,13 +17,14 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 from bert.config import Parser
+from bert.studies import STUDIES
 
 ROOT = Path(__file__).parent.parent
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 BROWSER_OPTIONS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking",
                    "--disable-component-update", "--disable-sync", "--no-first-run")
 DESKTOP, PHONE = (1280, 900), (390, 844)
-KOREAN = "3년을 준비한 시험에 드디어 합격했다! 엄마한테 제일 먼저 전화했다."
+KOREAN = "3년을 준비한 시험에 드디어 합격했다! 포기하지 않길 잘했다."
 ENGLISH = "They promised me a raise, and now they blame me for their own mistake."
 
 
@@ -47,6 +48,12 @@ SHOTS = (
     Shot("heads-en", {"text": ENGLISH, "lang": "en", "view": "heads"}, scheme="dark"),
     Shot("layers-ko", {"text": KOREAN, "lang": "ko", "view": "layers"}),
     Shot("ends-en", {"text": ENGLISH, "lang": "en", "view": "ends"}),
+    Shot("way-ko", {"text": KOREAN, "lang": "ko", "view": "way"}),
+    Shot("block-en", {"text": ENGLISH, "lang": "en", "view": "block"}),
+    Shot("qkv-en-dark", {"text": ENGLISH, "lang": "en", "view": "qkv", "head": "4"},
+         scheme="dark"),
+    Shot("off-ko", {"text": KOREAN, "lang": "ko", "view": "off"}),
+    Shot("lens-en", {"text": ENGLISH, "lang": "en", "view": "lens"}),
     Shot("phone-ko", {"text": KOREAN, "lang": "ko"}, PHONE),
     Shot("phone-en-dark", {"text": ENGLISH, "lang": "en"}, PHONE, "dark"),
 )
@@ -81,6 +88,8 @@ def take(browser, address: str, shot: Shot, folder: Path) -> Path:
     page.goto(f"{address}?{urlencode(shot.view)}")
     page.wait_for_selector(".message.current .answer.done")
     page.evaluate("document.fonts.ready")
+    if shot.view.get("view") in STUDIES:
+        page.wait_for_selector("#study-frame[data-drawn]:not(.waiting)")
     if "class" in shot.view:
         page.wait_for_selector(".strip .token:is(.for, .against)")
     path = folder / f"{shot.name}.png"

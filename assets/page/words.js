@@ -2,6 +2,8 @@
 
 import { className, percent, say } from "./boot.js";
 
+const TORN = { both: 0.75, second: 0.2 }; // shares at which the model is torn between two, not blind
+
 /** "[SEP] sink" for a tag; with figures: "[SEP] sink · 61 %". */
 export function tagText(tag, withFigure = false) {
   const text = say(`tag_${tag.name}`, { token: tag.token });
@@ -31,6 +33,12 @@ export function answerText(answer) {
   if (!hasClassifier) return say("no_classifier_answer");
   const ranked = classes.map((item, i) => ({ item, share: answer.probabilities[i] }))
     .sort((a, b) => b.share - a.share);
+  const [first, second] = ranked;
+  if (!answer.confident && second?.share >= TORN.second
+    && first.share + second.share >= TORN.both) {
+    return say("torn", { first: className(first.item), first_percent: percent(first.share, 0),
+      second: className(second.item), second_percent: percent(second.share, 0) });
+  }
   if (!answer.confident) {
     return say("unsure", { name: className(ranked[0].item), percent: percent(ranked[0].share, 0),
       threshold: percent(threshold, 0) });
