@@ -57,7 +57,11 @@ class Lab:
         if not (self.pretrained_folder / "config.json").is_file():
             raise ValueError("There is no pre-trained stage beside this checkpoint: put one into "
                              f"a folder named {self.pretrained_folder.name!r} next to it.")
-        return EmotionClassifier(load_checkpoint(self.pretrained_folder))
+        try:
+            return EmotionClassifier(load_checkpoint(self.pretrained_folder))
+        except OSError:
+            raise ValueError("The pre-trained stage beside this checkpoint is incomplete: copy "
+                             "its folder again.") from None
 
     @cached_property
     def untrained(self) -> EmotionClassifier:

@@ -341,6 +341,12 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
+def play(scene: Callable) -> None:
+    """Run a scene in a thread of its own: the browser's event loop may be in this one."""
+    with ThreadPoolExecutor(1) as stage:
+        stage.submit(lambda: asyncio.run(scene())).result()
+
+
 def test_when_too_many_wait_the_next_one_is_told_so():
     async def scene() -> None:
         worker = Worker()
@@ -358,7 +364,7 @@ def test_when_too_many_wait_the_next_one_is_told_so():
         later = Visitor(gate)
         await later.done
         assert later.status == 200
-    asyncio.run(scene())
+    play(scene)
 
 
 def test_who_leaves_while_waiting_is_not_worked_for():
@@ -376,7 +382,7 @@ def test_who_leaves_while_waiting_is_not_worked_for():
         assert worker.started == 3
         assert [visitor.status for visitor in (working, staying, next_one)] == [200] * 3
         assert gate.waiting == 0 and not gate.turns.locked()
-    asyncio.run(scene())
+    play(scene)
 
 
 def test_who_leaves_while_being_served_gives_the_turn_back():
@@ -389,7 +395,7 @@ def test_who_leaves_while_being_served_gives_the_turn_back():
         worker.may_end.set()
         await asyncio.gather(served.done, waiting.done)
         assert waiting.status == 200 and not gate.turns.locked()
-    asyncio.run(scene())
+    play(scene)
 
 
 def test_an_error_gives_the_turn_back():
@@ -400,7 +406,7 @@ def test_an_error_gives_the_turn_back():
         visitors = [Visitor(gate) for _ in range(3)]
         ends = await asyncio.gather(*(visitor.done for visitor in visitors), return_exceptions=True)
         assert [str(end) for end in ends] == ["broken"] * 3 and not gate.turns.locked()
-    asyncio.run(scene())
+    play(scene)
 
 
 def test_the_gate_is_in_the_way_of_every_request():
