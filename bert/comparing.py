@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 
 from bert import views
-from bert.lab import Lab, Options, Study, picture, unpack_picture
+from bert.lab import Lab, Options, Study, picture
 from bert.model import sinusoidal_positions, vectors
+from bert.passage import signed_picture
 from bert.predict import EmotionClassifier, Inspection
-from bert.texts import colours, say, speaks_of_self_harm, texts
+from bert.texts import say, speaks_of_self_harm, texts
 from bert.tokenizer import Encoding
 
 PARTS = ("A", "B", "special")
@@ -185,7 +186,7 @@ def draw_pair(data: Mapping[str, Any], language: str):
         axes.imshow(weights, vmin=0.0, vmax=1.0, cmap="viridis", interpolation="nearest")
     if data["difference"]:
         axes = _place_tokens(figure, 0.74, data["sides"][0]["tokens"], "B − A")
-        axes.imshow(_signed(data["difference"]["picture"]), interpolation="nearest")
+        axes.imshow(signed_picture(data["difference"]["picture"]), interpolation="nearest")
     if data["joined"]:
         _place_shares(figure, data["joined"]["shares"][data["head"] - 1], language)
     answers = [*data["sides"], *([data["joined"]] if data["joined"] else [])]
@@ -335,7 +336,7 @@ def draw_order(data: Mapping[str, Any], language: str):
     tables = [(kind, table) for kind, table in data["positions"].items() if table]
     for column, (kind, table) in enumerate(tables):
         axes = figure.add_axes((0.06 + 0.25 * column, 0.07, 0.22, 0.3))
-        axes.imshow(_signed(table["picture"]), aspect="auto", interpolation="nearest")
+        axes.imshow(signed_picture(table["picture"]), aspect="auto", interpolation="nearest")
         axes.set_title(say(language, f"order_{kind}"), fontsize=10)
         axes.set(yticks=[], xticks=[], xlabel=say(language, "order_dimensions"))
         if column == 0:
@@ -351,13 +352,6 @@ ORDER = Study("order", run_order, draw_order, order_table)
 
 
 # ---------------------------------------------------------------------------------- drawing
-
-
-def _signed(packed: Mapping[str, Any]) -> np.ndarray:
-    """A picture in the page's colours for −limit … limit."""
-    table = np.array([[int(colour[at:at + 2], 16) for at in (1, 3, 5)]
-                      for colour in colours()["signed"]], dtype=np.uint8)
-    return table[np.rint(128 + 127 * unpack_picture(packed) / packed["limit"]).astype(int)]
 
 
 def _place_tokens(figure, left: float, tokens: list[str], title: str):

@@ -18,12 +18,13 @@ from matplotlib import font_manager
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.cm import ScalarMappable
+from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import PathPatch
 from matplotlib.path import Path as Curve
 
 from bert.labels import EMOTIONS, display_name
-from bert.texts import say
+from bert.texts import colours, say
 
 FONT_FILE = Path(__file__).parent.parent / "assets" / "fonts" / "MicroscopeGothic.ttf"
 COLOUR_MAP = "viridis"  # even steps for the eye, and for colour-blind readers
@@ -78,6 +79,11 @@ def new_figure(width: float, height: float) -> Figure:
     """An empty figure, in inches, that can draw Hangul."""
     use_fonts()
     return Figure(figsize=(width, height))
+
+
+def signed_map() -> ListedColormap:
+    """The page's colours for −limit to limit."""
+    return ListedColormap(colours()["signed"])
 
 
 def class_colour(key: str, position: int) -> str:
@@ -348,10 +354,10 @@ def draw_card(text: str, keys: Sequence[str], probabilities: np.ndarray, tokens:
 
 def coloured(weights: np.ndarray, fade: float = 0.0) -> np.ndarray:
     """Weights of 0–1 as colours, (T, T, 4); those under `fade` fall back towards white."""
-    colours = matplotlib.colormaps[COLOUR_MAP](np.clip(weights, 0.0, 1.0))
+    shown = matplotlib.colormaps[COLOUR_MAP](np.clip(weights, 0.0, 1.0))
     keep = np.where(weights < fade, 0.12, 1.0)[..., None]
-    colours[..., :3] = keep * colours[..., :3] + (1 - keep)
-    return colours
+    shown[..., :3] = keep * shown[..., :3] + (1 - keep)
+    return shown
 
 
 def wrapped(text: str, width: int) -> list[str]:

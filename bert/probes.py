@@ -14,7 +14,7 @@ import torch
 
 from bert.lab import Lab, Options, Study
 from bert.predict import EmotionClassifier
-from bert.texts import colours, say
+from bert.texts import say
 from bert.views import class_list
 
 TOKENS_AT_ONCE = 4_096  # of all copies of a text that run together with different heads off
@@ -140,16 +140,14 @@ def off_table(data: Mapping[str, Any]) -> list[list]:
 
 
 def draw_off(data: Mapping[str, Any], language: str):
-    from matplotlib.colors import ListedColormap
-
-    from bert.figures import INK, MUTED, drawable, new_figure
+    from bert.figures import INK, MUTED, drawable, new_figure, signed_map
     figure = new_figure(11, 5.6)
     effects = 100 * np.array(data["effects"])
     num_layers, num_heads = effects.shape
     name = data["classes"][data["best"]][language]
     axes = figure.add_axes((0.06, 0.2, 0.4, 0.66))
     limit = float(np.abs(effects).max()) or 1.0
-    image = axes.imshow(effects, cmap=ListedColormap(colours()["signed"]), vmin=-limit, vmax=limit,
+    image = axes.imshow(effects, cmap=signed_map(), vmin=-limit, vmax=limit,
                         aspect="auto")
     axes.set_xticks(range(num_heads), range(1, num_heads + 1))
     axes.set_yticks(range(num_layers), range(1, num_layers + 1))

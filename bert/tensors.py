@@ -13,7 +13,7 @@ import numpy as np
 
 from bert.lab import BINS, Lab, Options, Study, picture, plain, summary
 from bert.predict import Inspection
-from bert.texts import colours, say
+from bert.texts import say
 
 BLOCK = 128        # hidden dimensions shown at a time
 COLOURED = 0.99    # share of the values that the colour scale covers
@@ -31,12 +31,6 @@ def unpack_floats(packed: Mapping[str, Any]) -> np.ndarray:
     """What `floats` packed."""
     bytes_ = zlib.decompress(base64.b64decode(packed["packed"]))
     return np.frombuffer(bytes_, dtype="<f4").reshape(packed["rows"], packed["columns"])
-
-
-def signed_colours():
-    """The page's colours for −limit to limit, for matplotlib."""
-    from matplotlib.colors import ListedColormap
-    return ListedColormap(colours()["signed"])
 
 
 # ---------------------------------------------------------------------------------- hidden states
@@ -106,7 +100,7 @@ def hidden_table(data: Mapping[str, Any]) -> list[list]:
 
 
 def draw_hidden(data: Mapping[str, Any], language: str):
-    from bert.figures import drawable, new_figure
+    from bert.figures import drawable, new_figure, signed_map
     rows, values = hidden_rows(data), unpack_floats(data["values"])
     layers = data["distributions"]
     columns = min(len(layers), 7)
@@ -115,7 +109,7 @@ def draw_hidden(data: Mapping[str, Any], language: str):
     height = tall + small + 2 * edge
     figure = new_figure(11, height)
     axes = figure.add_axes((0.1, (small + edge) / height, 0.69, tall / height))
-    axes.imshow(values, cmap=signed_colours(), vmin=-data["limit"], vmax=data["limit"],
+    axes.imshow(values, cmap=signed_map(), vmin=-data["limit"], vmax=data["limit"],
                 aspect="auto", interpolation="nearest",
                 extent=(data["first"] - 0.5, data["first"] + values.shape[1] - 0.5,
                         len(rows) - 0.5, -0.5))
@@ -194,7 +188,7 @@ def qkv_table(data: Mapping[str, Any]) -> list[list]:
 
 
 def draw_qkv(data: Mapping[str, Any], language: str):
-    from bert.figures import COLOUR_MAP, drawable, new_figure
+    from bert.figures import COLOUR_MAP, drawable, new_figure, signed_map
     names = [drawable(token, 10) for token in data["tokens"]]
     num_tokens, width = len(names), data["matrices"]["query"]["columns"]
     steps = arithmetic(data)
@@ -206,7 +200,7 @@ def draw_qkv(data: Mapping[str, Any], language: str):
         matrix = unpack_floats(packed)
         limit = float(np.abs(matrix).max()) or 1.0
         scale = ({"cmap": COLOUR_MAP, "vmin": 0.0, "vmax": 1.0} if name == "attention" else
-                 {"cmap": signed_colours(), "vmin": -limit, "vmax": limit})
+                 {"cmap": signed_map(), "vmin": -limit, "vmax": limit})
         image = axes.imshow(matrix, aspect="auto", interpolation="nearest", **scale)
         axes.set_title(say(language, f"qkv_{name}", width=width), fontsize=11)
         axes.set_yticks(range(num_tokens), names, parse_math=False, fontsize=size)
