@@ -37,7 +37,7 @@ try:
     from bert.attribution import attribute
     from bert.config import Parser
     from bert.gate import Gate
-    from bert.lab import Lab, Options, Study
+    from bert.lab import LONGEST, Lab, Options, Study
     from bert.predict import EmotionClassifier, Prediction
     from bert.studies import STUDIES
     from bert.texts import PAGE, colours, speaks_of_self_harm, texts
@@ -49,7 +49,6 @@ except (ImportError, OSError) as error:
     sys.stderr.write(f"app.py: {error}\n")
     raise SystemExit(2) from None
 
-LONGEST = 5_000  # characters of a text; the model reads far fewer
 FIRST_PORT, PORTS_TRIED = 7860, 100
 FONTS = PAGE.parent / "fonts"
 NUM_AT_ONCE = max(os.cpu_count() or 1, 2)  # texts being worked on

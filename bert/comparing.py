@@ -21,6 +21,7 @@ from bert.lab import Lab, Options, Study, picture
 from bert.model import sinusoidal_positions, vectors
 from bert.passage import signed_picture
 from bert.predict import EmotionClassifier, Inspection
+from bert.tensors import hidden_states
 from bert.texts import say, speaks_of_self_harm, texts
 from bert.tokenizer import Encoding
 
@@ -40,20 +41,10 @@ def cosine(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     return (one * other).sum(axis=-1) / np.maximum(lengths, 1e-12)
 
 
-def hidden_states(classifier: EmotionClassifier, trace: Inspection) -> np.ndarray:
-    """A text's vectors after the embeddings and after each layer: (L + 1, T, E)."""
-    is_pre_norm = classifier.config.norm == "pre"
-    last_step = "feed-forward residual" if is_pre_norm else "feed-forward LayerNorm"
-    states = [trace.value("LayerNorm"), *(trace.value(last_step, layer) for layer in
-                                          range(1, classifier.config.num_hidden_layers + 1))]
-    if is_pre_norm:
-        states[-1] = trace.value("final LayerNorm")
-    return np.concatenate(states)
-
-
 def text_vectors(classifier: EmotionClassifier, trace: Inspection) -> dict[str, np.ndarray]:
     """One vector for the text in two ways, each (L + 1, E): [CLS], and the mean of all tokens."""
-    states = hidden_states(classifier, trace)
+    config = classifier.config
+    states = hidden_states(trace, config.num_hidden_layers, config.norm == "pre")
     return {"cls": states[:, 0], "mean": states.mean(axis=1, dtype=np.float64)}
 
 

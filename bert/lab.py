@@ -19,6 +19,7 @@ import numpy as np
 from bert.checkpoint import load_checkpoint, untrained
 from bert.predict import EmotionClassifier, Inspection
 
+LONGEST = 5_000    # characters of a visitor's text; the model reads far fewer
 KEPT_TEXTS = 2     # texts whose tensors are kept: about 30 MB each at 128 tokens
 SIGNIFICANT = 8    # digits of a number that is sent
 BINS = 40          # bars of a histogram
@@ -94,7 +95,7 @@ class Options:
         value = self.given.get(name)
         return value if isinstance(value, str) and value in possible else default
 
-    def text(self, name: str, longest: int = 5_000) -> str:
+    def text(self, name: str, longest: int = LONGEST) -> str:
         """A text of the visitor, or "" when there is none."""
         value = self.given.get(name)
         if not isinstance(value, str):

@@ -14,6 +14,7 @@ import torch
 
 from bert.lab import Lab, Options, Study
 from bert.predict import EmotionClassifier
+from bert.tensors import hidden_states
 from bert.texts import say
 from bert.views import class_list
 
@@ -41,8 +42,9 @@ def lens(classifier: EmotionClassifier, hidden_states: np.ndarray) -> np.ndarray
 
 def run_lens(lab: Lab, text: str, options: Options) -> dict:
     lab.classifier.needs_classifier()
-    prediction = lab.classifier(text)
-    shares = lens(lab.classifier, prediction.hidden_states)
+    config = lab.classifier.config
+    states = hidden_states(lab.trace(text), config.num_hidden_layers, config.norm == "pre")
+    shares = lens(lab.classifier, states)
     best = int(shares[-1].argmax())
     wrong = np.flatnonzero(shares.argmax(axis=1) != best)
     return {"classes": class_list(lab.classifier.keys), "shares": shares, "best": best,

@@ -18,13 +18,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from bert.lab import Lab, Options, Study
+from bert.lab import LONGEST, Lab, Options, Study
 from bert.model import BertForSequenceClassification
 from bert.predict import EmotionClassifier, Prediction
 from bert.texts import PAGE, say
 from bert.views import class_list
 
-MOST_LESSONS, LONGEST = 20, 5_000  # lessons of one visitor, characters of each
+MOST_LESSONS = 20                  # of one visitor
 MOST_STEPS, SECONDS = 60, 15.0     # whichever comes first ends the learning
 ENOUGH = 0.5                       # a lesson is learned when its class has more than this
 UPPER_LAYERS = 2                   # the layers below keep what they know
