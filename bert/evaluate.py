@@ -134,10 +134,9 @@ def measure_public(classifier: EmotionClassifier, path: Path, label_map: Path) -
             "macro_f1": macro_f1(truth, answer, len(KEYS)), "checksum": checksum(path)}
 
 
-def measure_beside(folder: Path, languages: Sequence[str],
+def measure_levels(classifier: EmotionClassifier, languages: Sequence[str],
                    lines: Sequence[LabelledLine]) -> dict[str, dict[str, float]]:
-    """Accuracy of another checkpoint on the same lines, by language and level."""
-    classifier = EmotionClassifier.load(folder)
+    """Accuracy by language and level."""
     chosen = [line for line in lines if line.label != NONE and line.language in languages]
     answer = probabilities_of(classifier, [line.text for line in chosen]).argmax(axis=1)
     is_right = np.array([KEYS[i] == line.label for i, line in zip(answer, chosen, strict=True)])
@@ -179,8 +178,15 @@ def print_report(results: dict[str, Any]) -> None:
             for name in first:
                 row = "".join(f"{values[key][name]:10.3f}" for values in languages.values())
                 print(f"  {key}: {name}".ljust(28) + row)
-    for name, values in results.get("public", {}).items():
+    for name, scores in results["more"].items():
+        print_levels(name, scores)
+    for name, values in results["public"].items():
         print(f"{name}: {values['accuracy']:.3f} of {values['lines']} lines")
+
+
+def print_levels(name: str, scores: Mapping[str, Any]) -> None:
+    print(name, " ".join(f"{language} {level} {share:.3f}" for language, levels in scores.items()
+                         if isinstance(levels, dict) for level, share in levels.items()))
 
 
 def draw_figures(classifier: EmotionClassifier, lines: Sequence[LabelledLine], language: str,
@@ -205,6 +211,8 @@ def build_parser() -> Parser:
                         help="checkpoint folder (default: checkpoints/emotion)")
     parser.add_argument("--data", type=Path, default=Path("assets/data/test.tsv"),
                         help="labelled lines (default: assets/data/test.tsv)")
+    parser.add_argument("--more", type=Path, nargs="*", default=[], metavar="FILE",
+                        help="further labelled lines: accuracy by language and level")
     parser.add_argument("--public", type=Path, nargs="*", default=[], metavar="FILE",
                         help="public test sets, text<TAB>label,label")
     parser.add_argument("--label-map", type=Path, help="columns dataset, original_label, class10, "
@@ -245,6 +253,8 @@ def evaluate(arguments) -> dict[str, Any]:
         top = probabilities_of(classifier, foreign).max(axis=1)
         results["other_languages_not_confident"] = float(
             (top < classifier.config.confidence_threshold).mean())
+    results["more"] = {path.name: {"checksum": checksum(path), **measure_levels(
+        classifier, list(results["languages"]), read_labelled(path))} for path in arguments.more}
     results["public"] = {path.name: measure_public(classifier, path, arguments.label_map)
                          for path in arguments.public}
     return results
@@ -256,15 +266,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     try:
         results = evaluate(arguments)
         lines = read_labelled(arguments.data)
-        tables = {name: {Path(folder).name: measure_beside(
-            Path(folder), languages or list(results["languages"]), lines)
+        tables = {name: {Path(folder).name: measure_levels(
+            EmotionClassifier.load(folder), languages or list(results["languages"]), lines)
             for folder, *languages in given}
             for name, given in (("baselines", arguments.baseline),
                                 ("ablations", arguments.ablation))}
         print_report(results)
         for name, scores in (row for table in tables.values() for row in table.items()):
-            print(name, " ".join(f"{language} {level} {share:.3f}" for language, levels in
-                                 scores.items() for level, share in levels.items()))
+            print_levels(name, scores)
         if not arguments.dry and not arguments.max_steps:
             write_metrics(arguments.checkpoint, {"evaluate": results, **tables})
     except (ValueError, OSError) as error:

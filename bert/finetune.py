@@ -74,7 +74,7 @@ class FinetuneConfig(LoopConfig):
     layer_decay: float = option(0.9, "how much slower each layer learns than the one above it")
     epochs: int = option(6, "times through the lines")
     longest: int = option(64, "pieces of a line that are read")
-    dropout: float = option(0.1, "dropout everywhere")
+    dropout: float = option(0.1, "dropout of the hidden states and the pooled vector")
     label_smoothing: float = option(0.05, "share of the target spread over all classes")
     none_weight: float = option(1.0, "weight of lines without a feeling")
     mapped_weight: float = option(0.3, "weight of public lines that map onto a feeling")
@@ -178,8 +178,10 @@ def starting_point(folder: Path, settings: FinetuneConfig,
     """A classifier whose BERT comes from a checkpoint of any kind; its head is new unless the
     checkpoint has one for the same classes."""
     start = load_checkpoint(folder)
+    # Attention keeps all its weights: with dropout the fused kernel cannot be used, and every step
+    # takes a sixth longer.
     config = replace(start.config, id2label=KEYS, hidden_dropout_prob=settings.dropout,
-                     attention_probs_dropout_prob=settings.dropout)
+                     attention_probs_dropout_prob=0.0)
     model = untrained(config, BertForSequenceClassification, settings.seed)
     bert = getattr(start.model, "bert", start.model)
     model.bert.load_state_dict(bert.state_dict())

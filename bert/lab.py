@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from bert.checkpoint import load_checkpoint, untrained
+from bert.checkpoint import untrained
 from bert.predict import EmotionClassifier, Inspection
 
 LONGEST = 5_000    # characters of a visitor's text; the model reads far fewer
@@ -59,7 +59,7 @@ class Lab:
             raise ValueError("There is no pre-trained stage beside this checkpoint: put one into "
                              f"a folder named {self.pretrained_folder.name!r} next to it.")
         try:
-            return EmotionClassifier(load_checkpoint(self.pretrained_folder))
+            return EmotionClassifier.load(self.pretrained_folder)
         except OSError:
             raise ValueError("The pre-trained stage beside this checkpoint is incomplete: copy "
                              "its folder again.") from None

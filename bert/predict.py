@@ -22,7 +22,7 @@ import torch
 from bert.checkpoint import Checkpoint, load_checkpoint
 from bert.config import Parser
 from bert.labels import display_name
-from bert.machine import tune_machine
+from bert.machine import quicken, tune_machine
 from bert.model import BertOutput
 from bert.tokenizer import Encoding
 
@@ -121,7 +121,9 @@ class EmotionClassifier:
 
     @classmethod
     def load(cls, folder: Path | str) -> Self:
-        return cls(load_checkpoint(folder))
+        checkpoint = load_checkpoint(folder)
+        quicken(checkpoint.model)
+        return cls(checkpoint)
 
     @property
     def keys(self) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from bert.corpus import LabelledLine, read_labelled
 from bert.labels import KEYS, NONE
 
 DATA = Path(__file__).parent.parent / "assets" / "data"
-SPLITS = ("train", "dev", "test")
+SPLITS = ("train", "dev", "test", "voices")
 LABEL_WORDS = {
     "achievement": r"성취|achiev", "recognition": r"인정|recogni", "security": r"안정감|\bsecur",
     "autonomy": r"자율|autonom", "connection": r"유대감|\bconnect", "joy": r"즐거|즐겁|\bjoy",
@@ -55,6 +55,8 @@ def test_there_are_enough_lines_and_the_classes_are_balanced(lines, splits):
         assert max(of_language) <= 1.15 * min(of_language), language
     assert sum(line.label == NONE for line in lines) >= 2_000
     assert len(splits["dev"]) >= 1_000 and len(splits["test"]) >= 1_400
+    voices = Counter((line.label, line.language) for line in splits["voices"])
+    assert min(voices.values()) >= 38 and len(voices) == 20
 
 
 def test_about_half_of_the_lines_are_hard(lines):
