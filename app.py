@@ -38,6 +38,7 @@ try:
     from bert.config import Parser
     from bert.gate import Gate
     from bert.lab import LONGEST, Lab, Options, Study
+    from bert.machine import tune_machine
     from bert.predict import EmotionClassifier, Prediction
     from bert.studies import STUDIES
     from bert.texts import PAGE, colours, speaks_of_self_harm, texts
@@ -302,6 +303,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     try:
         if not 1 <= arguments.port <= 65_535:
             raise ValueError(f"port {arguments.port} does not exist: choose 1024 to 65535")
+        tune_machine()
         classifier = EmotionClassifier.load(arguments.checkpoint)
         port = free_port(arguments.host, arguments.port)
     except (ValueError, OSError) as error:

@@ -45,8 +45,8 @@ def attribute(classifier: EmotionClassifier, text: str, key: str) -> Attribution
     """Integrated gradients of one class's score; more steps are taken until the sum agrees."""
     model = classifier.model
     if not isinstance(model, BertForSequenceClassification):
-        raise ValueError(f"{classifier.checkpoint.folder} has no classifier: nothing speaks for a "
-                         "class")
+        raise ValueError(f"{classifier.checkpoint.folder.name} has no classifier: nothing speaks "
+                         "for a class")
     if key not in classifier.keys:
         raise ValueError(f"{key[:40]!r} is not a class: choose one of {', '.join(classifier.keys)}")
     encoding = classifier.encode(text)

@@ -11,9 +11,8 @@ import numpy as np
 import torch
 
 from bert.checkpoint import Checkpoint
-from bert.corpus import LabelledLine
+from bert.corpus import LabelledLine, batches_by_length
 from bert.pairs import Masking
-from bert.training import batches_by_length
 
 
 @torch.inference_mode()

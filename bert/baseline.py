@@ -15,9 +15,8 @@ import numpy as np
 
 from bert.config import Parser
 from bert.corpus import LabelledLine, read_labelled
-from bert.evaluate import write_metrics
 from bert.labels import NONE
-from bert.metrics import accuracy
+from bert.metrics import accuracy, write_metrics
 from bert.sources import mapped_lines, read_label_map, read_parallel, rendered_lines
 
 SHARES = (0.125, 0.25, 0.5, 1.0)
@@ -98,7 +97,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments = parser.parse_args(argv)
     try:
         results = run(arguments)
-        if arguments.checkpoint:
+        if arguments.checkpoint and not arguments.max_steps:
             write_metrics(arguments.checkpoint, {
                 "baselines": {"linear model": results["curve"]["1.0"]},
                 "learning_curve": results["curve"]})

@@ -31,6 +31,7 @@ from bert.tokenizer import WordPieceTokenizer
 
 Model = BertModel | BertForPreTraining | BertForSequenceClassification
 WEIGHTS, CONFIG, TOKENIZER = "model.safetensors", "config.json", "tokenizer.json"
+CARD = "README.md"
 LARGEST = {CONFIG: 10_000_000, TOKENIZER: 200_000_000}  # bytes; a million pieces need 50 MB
 
 # Our name of a module, and the name it has in every Hugging Face BERT.
@@ -228,8 +229,8 @@ def save_checkpoint(folder: Path | str, model: Model, tokenizer: WordPieceTokeni
                     half: bool = False, files: Mapping[str, str] | None = None) -> None:
     """Write a checkpoint folder in one move: a reader sees the old folder or the new one.
 
-    `half` stores 16-bit weights (half the size); `files` are texts that go along, such as the
-    model card.
+    `half` stores 16-bit weights (half the size); `files` are texts that go along. A model card that
+    is there stays.
     """
     described = {"architectures": [type(model).__name__], **model.config.to_dict()}
     weights = to_hugging_face(model.state_dict())
@@ -242,6 +243,8 @@ def save_checkpoint(folder: Path | str, model: Model, tokenizer: WordPieceTokeni
         (fresh / CONFIG).write_text(json.dumps(described, indent=2, ensure_ascii=False) + "\n",
                                     encoding="utf-8")
         tokenizer.save(fresh, model.config.max_position_embeddings)
+        if (Path(folder) / CARD).is_file():  # somebody wrote it by hand
+            shutil.copyfile(Path(folder) / CARD, fresh / CARD)
         for name, text in (files or {}).items():
             (fresh / name).write_text(text, encoding="utf-8")
 

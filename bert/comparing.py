@@ -21,7 +21,7 @@ from bert.lab import Lab, Options, Study, picture
 from bert.model import sinusoidal_positions, vectors
 from bert.passage import signed_picture
 from bert.predict import EmotionClassifier, Inspection
-from bert.tensors import hidden_states
+from bert.tensors import cosine, hidden_states
 from bert.texts import say, speaks_of_self_harm, texts
 from bert.tokenizer import Encoding
 
@@ -29,16 +29,11 @@ PARTS = ("A", "B", "special")
 SHOWN_POSITIONS = 64
 LINE_COLOURS = {"cls": "#3a4ea8", "mean": "#b04d14"}
 PIZZA = (("I ate pizza", "pizza ate I"), ("나는 피자를 먹었다", "피자는 나를 먹었다"))
+ONE_SEGMENT = ("This network reads one text at a time: it has no vectors for a second one. "
+               "이 모델은 글을 한 번에 하나만 읽어요: 두 번째 글을 위한 벡터가 없어요.")
 
 
 # ---------------------------------------------------------------------------------- vectors
-
-
-def cosine(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """The cosine of the angle between vectors, along the last axis."""
-    one, other = np.asarray(one, np.float64), np.asarray(other, np.float64)
-    lengths = np.linalg.norm(one, axis=-1) * np.linalg.norm(other, axis=-1)
-    return (one * other).sum(axis=-1) / np.maximum(lengths, 1e-12)
 
 
 def text_vectors(classifier: EmotionClassifier, trace: Inspection) -> dict[str, np.ndarray]:
@@ -124,6 +119,8 @@ def run_pair(lab: Lab, text: str, options: Options) -> dict:
 
 def joined(classifier: EmotionClassifier, text: str, second: str, layer: int, head: int) -> dict:
     """Both texts in one input: [CLS] A [SEP] B [SEP]."""
+    if classifier.config.type_vocab_size < 2:
+        raise ValueError(ONE_SEGMENT)
     trace = classifier.inspect(text, second)
     encoding = trace.encoding
     special, segment = np.array(views.is_special(encoding)), np.array(encoding.segment_ids)

@@ -29,14 +29,19 @@ COLUMNS = ("label", "lang", "level", "pair", "text")
 # ---------------------------------------------------------------------------------- documents
 
 
-def read_text_lines(path: Path) -> Iterator[str]:
-    """The lines of a UTF-8 file without their ends; a wrong encoding is named with its line."""
+def must_be_there(path: Path) -> None:
     if not path.is_file():
         raise FileNotFoundError(f"{path} is not there: give the path of a text file")
+
+
+def read_text_lines(path: Path) -> Iterator[str]:
+    """The lines of a UTF-8 file without their ends; a wrong encoding is named with its line."""
+    must_be_there(path)
     with path.open("rb") as file:
         for number, raw in enumerate(file, 1):
             try:
-                yield raw.decode("utf-8").rstrip("\r\n")
+                line = raw.decode("utf-8").rstrip("\r\n")
+                yield line.removeprefix("\ufeff") if number == 1 else line
             except UnicodeDecodeError:
                 raise ValueError(f"{path}, line {number}: not UTF-8 text; convert the file first"
                                  ) from None
@@ -68,8 +73,10 @@ class TokenCorpus:
         In `documents` a blank line ends a document; every line of `lines` is one of its own.
         """
         documents, lines = list(documents), list(lines)
+        for path in (*documents, *lines):
+            must_be_there(path)
         sources = {str(path.resolve()): [path.stat().st_size, path.stat().st_mtime_ns]
-                   for path in (*documents, *lines) if path.is_file()}
+                   for path in (*documents, *lines)}
         made_from = {"vocabulary": tokenizer.digest(), "sources": sources,
                      "documents": [str(path.resolve()) for path in documents]}
         described = folder / "corpus.json"
@@ -150,3 +157,21 @@ def read_labelled(path: Path) -> list[LabelledLine]:
     if not lines:
         raise ValueError(f"{path} has a header but no line: nothing to learn from")
     return lines
+
+
+# ---------------------------------------------------------------------------------- batches
+
+
+def batches_by_length(lengths: np.ndarray, batch_tokens: int,
+                      draw: np.random.Generator) -> list[np.ndarray]:
+    """Group examples of equal length: almost no padding; the batches in random order."""
+    order = np.lexsort((draw.random(len(lengths)), lengths))
+    ordered = lengths[order]
+    batches, begin = [], 0
+    while begin < len(order):
+        end = min(begin + max(1, batch_tokens // int(ordered[begin])), len(order))
+        end = begin + max(1, min(end - begin, batch_tokens // int(ordered[end - 1])))
+        batches.append(order[begin:end])
+        begin = end
+    draw.shuffle(batches)
+    return batches

@@ -9,7 +9,6 @@ their English rendering (`korean<TAB>english`). No weight of the teacher is copi
 the lines are read with some pieces masked and the masked language model learns in the same pass.
 """
 
-import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -30,20 +29,13 @@ from bert.checkpoint import (
     untrained,
 )
 from bert.config import Parser, add_options, described_call, option, read_options
-from bert.corpus import read_text_lines
+from bert.corpus import batches_by_length, read_text_lines
+from bert.machine import tune_machine
 from bert.model import BertForPreTraining, mlm_loss
 from bert.pairs import Masking
 from bert.sources import read_parallel
 from bert.tokenizer import WordPieceTokenizer
-from bert.training import (
-    LoopConfig,
-    Processes,
-    Reporter,
-    Sums,
-    batches_by_length,
-    fit,
-    tune_machine,
-)
+from bert.training import LoopConfig, Processes, Reporter, Sums, fingerprint, fit
 
 
 @dataclass(frozen=True)
@@ -53,6 +45,15 @@ class DistillConfig(LoopConfig):
     epochs: int = option(2, "times through the lines")
     longest: int = option(64, "pieces of a line that are read")
     mask_rate: float = option(0.0, "share of pieces to mask and predict; 0: none")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.epochs < 1:
+            raise ValueError(f"--epochs is {self.epochs}: expected at least 1")
+        if self.longest < 3:
+            raise ValueError(f"--longest is {self.longest}: expected at least 3")
+        if not 0 <= self.mask_rate < 1:
+            raise ValueError(f"--mask-rate is {self.mask_rate}: expected a share from 0 to below 1")
 
 
 @dataclass(frozen=True)
@@ -114,10 +115,11 @@ class DistillData:
         unique = sorted(set(meanings))
         place = {text: i for i, text in enumerate(unique)}
         self.meaning = np.array([place[text] for text in meanings])
-        key = hashlib.sha256("\n".join([str(teacher_folder), *unique]).encode()).hexdigest()
-        marker = cache / f"{key[:16]}.npy"
+        teacher = load_checkpoint(teacher_folder)
+        weights = (value.numpy() for value in teacher.model.state_dict().values())
+        marker = cache / f"{fingerprint(*weights, settings.longest, unique)}.npy"
         if not marker.is_file():
-            vectors = teacher_vectors(load_checkpoint(teacher_folder), unique)
+            vectors = teacher_vectors(teacher, unique, settings.longest)
             replace_folder(cache, lambda fresh: np.save(fresh / marker.name, vectors))
         self.vectors = np.load(marker, mmap_mode="r")
         self.ids = [ids[:settings.longest - 2] for ids in tokenizer.encode_ids(texts)]
@@ -129,7 +131,8 @@ class DistillData:
         draw = np.random.default_rng([self.settings.seed, epoch])
         tokens = self.settings.batch_tokens * self.processes.world_size
         return [chosen[self.processes.rank::self.processes.world_size]
-                for chosen in batches_by_length(self.lengths, tokens, draw)]
+                for chosen in batches_by_length(self.lengths, tokens, draw)
+                if len(chosen) >= self.processes.world_size]
 
     def batches(self, epoch: int, first: int) -> Iterator[tuple[int, int, DistillBatch]]:
         while True:
@@ -233,6 +236,7 @@ def distill(arguments) -> None:
 
     fit(student, lambda batch: batch_losses(student, batch, processes.device), data.batches,
         settings, settings.epochs * data.num_batches, arguments.run_dir, processes,
+        data=fingerprint(start.tokenizer.digest(), texts, meanings, data.vectors[:1]),
         max_steps=arguments.max_steps, save=save)
     processes.leave()
 

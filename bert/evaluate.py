@@ -8,7 +8,6 @@ sets (`text<TAB>label,label`) are scored on the lines that --label-map maps onto
 """
 
 import hashlib
-import json
 import random
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +18,6 @@ import numpy as np
 
 from bert.config import Parser, described_call
 from bert.corpus import LabelledLine, read_labelled
-from bert.finetune import logits_of
 from bert.labels import EMOTIONS, KEYS, NONE
 from bert.metrics import (
     accuracy,
@@ -28,6 +26,7 @@ from bert.metrics import (
     macro_f1,
     recalls,
     reliability,
+    write_metrics,
 )
 from bert.predict import EmotionClassifier
 from bert.sources import mapped_lines, read_label_map
@@ -77,9 +76,15 @@ CHANGES: dict[str, Callable[[str, random.Random], str]] = {
 
 def probabilities_of(classifier: EmotionClassifier, texts: Sequence[str]) -> np.ndarray:
     """(N, C) probabilities of many texts."""
-    logits = logits_of(classifier.model, classifier.tokenizer, texts)
-    shares = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return shares / shares.sum(axis=1, keepdims=True)
+    return np.array([prediction.probabilities for prediction in classifier.predict_many(texts)])
+
+
+def load_ten(folder: Path) -> EmotionClassifier:
+    """A checkpoint that answers with our ten classes."""
+    classifier = EmotionClassifier.load(folder)
+    if classifier.keys != KEYS:
+        raise ValueError(f"{folder} does not have the ten classes: fine-tune it")
+    return classifier
 
 
 def measure(classifier: EmotionClassifier, lines: Sequence[LabelledLine]) -> dict[str, Any]:
@@ -145,18 +150,6 @@ def measure_levels(classifier: EmotionClassifier, languages: Sequence[str],
         for level in ("easy", "hard")} for language in languages}
 
 
-def write_metrics(folder: Path, found: Mapping[str, Any]) -> None:
-    """Put figures into a checkpoint's metrics.json; tables grow by rows, the rest is replaced."""
-    path = folder / "metrics.json"
-    known = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    for name, values in found.items():
-        is_table = name in ("baselines", "ablations")
-        known[name] = {**known.get(name, {}), **values} if is_table else values
-    fresh = path.with_suffix(".new")
-    fresh.write_text(json.dumps(known, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    fresh.replace(path)
-
-
 def checksum(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()[:16]
@@ -189,19 +182,14 @@ def print_levels(name: str, scores: Mapping[str, Any]) -> None:
                          if isinstance(levels, dict) for level, share in levels.items()))
 
 
-def draw_figures(classifier: EmotionClassifier, lines: Sequence[LabelledLine], language: str,
-                 folder: Path, confusion: Sequence[Sequence[int]]) -> None:
+def draw_figures(language: str, found: Mapping[str, Any], folder: Path) -> None:
     """Confusion matrix and reliability diagram of one language."""
     from bert.figures import draw_confusion, draw_reliability, save_figure
     folder.mkdir(parents=True, exist_ok=True)
     names = [f"{emotion.korean} {emotion.english}" for emotion in EMOTIONS]
-    save_figure(draw_confusion(names, np.array(confusion), f"test lines, {language}"),
+    save_figure(draw_confusion(names, np.array(found["confusion"]), f"test lines, {language}"),
                 folder / f"confusion_{language}.png")
-    felt = [line for line in lines if line.label != NONE]
-    probabilities = probabilities_of(classifier, [line.text for line in felt])
-    truth = np.array([KEYS.index(line.label) for line in felt])
-    save_figure(draw_reliability(probabilities.max(axis=1), probabilities.argmax(axis=1) == truth,
-                                 f"calibration, {language}"),
+    save_figure(draw_reliability(found["reliability"], f"calibration, {language}"),
                 folder / f"calibration_{language}.png")
 
 
@@ -235,9 +223,7 @@ def evaluate(arguments) -> dict[str, Any]:
     lines = read_labelled(arguments.data)
     if arguments.max_steps:
         lines = lines[:arguments.max_steps * 32]
-    classifier = EmotionClassifier.load(arguments.checkpoint)
-    if classifier.keys != KEYS:
-        raise ValueError(f"{arguments.checkpoint} does not have the ten classes: fine-tune it")
+    classifier = load_ten(arguments.checkpoint)
     results: dict[str, Any] = {
         "command": described_call("bert.evaluate"),
         "data": {arguments.data.name: checksum(arguments.data)}, "seed": 0, "languages": {}}
@@ -246,8 +232,9 @@ def evaluate(arguments) -> dict[str, Any]:
         if any(line.label != NONE for line in own):
             results["languages"][language] = measure(classifier, own)
             if arguments.figures:
-                draw_figures(classifier, own, language, arguments.figures,
-                             results["languages"][language]["confusion"])
+                draw_figures(language, results["languages"][language], arguments.figures)
+    if not results["languages"]:
+        raise ValueError(f"{arguments.data} has no Korean or English line with a feeling")
     foreign = [line.text for line in lines if line.language == "xx"]
     if foreign:
         top = probabilities_of(classifier, foreign).max(axis=1)
@@ -267,7 +254,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         results = evaluate(arguments)
         lines = read_labelled(arguments.data)
         tables = {name: {Path(folder).name: measure_levels(
-            EmotionClassifier.load(folder), languages or list(results["languages"]), lines)
+            load_ten(Path(folder)), languages or list(results["languages"]), lines)
             for folder, *languages in given}
             for name, given in (("baselines", arguments.baseline),
                                 ("ablations", arguments.ablation))}

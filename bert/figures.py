@@ -61,9 +61,7 @@ def drawable(text: str, longest: int = 24) -> str:
 
 def save_figure(figure: Figure, path: Path, dpi: int = 150) -> None:
     """Write a figure as PNG, SVG or PDF, by the ending of the name."""
-    FigureCanvasAgg(figure)
-    undated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
-    figure.savefig(path, dpi=dpi, metadata=undated.get(path.suffix.lower()))
+    path.write_bytes(figure_bytes(figure, path.suffix.lower().removeprefix("."), dpi))
 
 
 def figure_bytes(figure: Figure, ending: str, dpi: int = 150) -> bytes:
@@ -161,17 +159,15 @@ def draw_confusion(names: Sequence[str], counts: np.ndarray, title: str = "") ->
     return figure
 
 
-def draw_reliability(confidences: np.ndarray, is_right: np.ndarray, title: str = "") -> Figure:
-    """How often the model is right when it says so many per cent; the diagonal is honest."""
+def draw_reliability(bins: Sequence[Mapping[str, float]], title: str = "") -> Figure:
+    """How often the model is right when it says so many per cent (`metrics.reliability`); the
+    diagonal is honest."""
     use_fonts()
     figure = Figure(figsize=(5, 5))
     axes = figure.add_axes((0.14, 0.12, 0.8, 0.78))
-    edges = np.linspace(0.0, 1.0, 11)
-    for low, high in zip(edges[:-1], edges[1:], strict=True):
-        inside = (confidences > low) & (confidences <= high)
-        if inside.any():
-            axes.bar((low + high) / 2, is_right[inside].mean(), width=0.09, color="#56B4E9")
-            axes.text((low + high) / 2, 0.02, str(int(inside.sum())), ha="center", fontsize=7)
+    for part in bins:
+        axes.bar(part["said"], part["right"], width=0.05, color="#56B4E9")
+        axes.text(part["said"], 0.02, str(part["lines"]), ha="center", fontsize=7)
     axes.plot([0, 1], [0, 1], "--", color="#444444", linewidth=1)
     axes.set(xlim=(0, 1), ylim=(0, 1), xlabel="probability of the answer", ylabel="share right")
     axes.set_title(drawable(title, 60), parse_math=False)

@@ -34,8 +34,9 @@ from bert.checkpoint import (
     untrained,
 )
 from bert.config import Parser, add_options, described_call, option, read_options
-from bert.corpus import LabelledLine, read_labelled
+from bert.corpus import LabelledLine, batches_by_length, read_labelled
 from bert.labels import KEYS, NONE
+from bert.machine import tune_machine
 from bert.metrics import fit_temperature, fit_threshold
 from bert.model import BertForSequenceClassification
 from bert.sources import (
@@ -54,15 +55,7 @@ from bert.sources import (
     with_teacher,
 )
 from bert.tokenizer import WordPieceTokenizer
-from bert.training import (
-    LoopConfig,
-    Processes,
-    Reporter,
-    Sums,
-    batches_by_length,
-    fit,
-    tune_machine,
-)
+from bert.training import LoopConfig, Processes, Reporter, Sums, fingerprint, fit
 
 
 @dataclass(frozen=True)
@@ -88,6 +81,17 @@ class FinetuneConfig(LoopConfig):
     augment: int = option(0, "copies of each line with words filled in anew (--augment-with)")
     keep_feeling: float = option(0.87, "share of dev's feeling lines that must stay confident")
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.epochs < 1:
+            raise ValueError(f"--epochs is {self.epochs}: expected at least 1")
+        if self.longest < 3:
+            raise ValueError(f"--longest is {self.longest}: expected at least 3")
+        for name in ("dropout", "label_smoothing", "vary", "teacher_share", "keep_feeling"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"--{name.replace('_', '-')} is {getattr(self, name)}: expected a "
+                                 "share from 0 to 1")
+
 
 # ---------------------------------------------------------------------------------- learning
 
@@ -105,7 +109,7 @@ class MultiHead(nn.Module):
 
 
 def batch_losses(model: MultiHead, batch: LabelledBatch, device: torch.device) -> Sums:
-    """Weighted cross entropy of the batch's head, as a sum over the weights."""
+    """Weighted cross entropy of the batch's head, as a sum over the lines."""
     mask = None if batch.is_token.all() else torch.from_numpy(batch.is_token).to(device)
     output = model.main(torch.from_numpy(batch.ids).to(device), None, mask)
     targets = torch.from_numpy(batch.targets).to(device)
@@ -213,7 +217,8 @@ def finetune(settings: FinetuneConfig, start_from: Path, sources: Sequence[Sourc
 
     def after_epoch(progress: dict[str, Any]) -> bool:
         if not dev:
-            save_checkpoint(best, model, tokenizer)
+            if processes.is_main:
+                save_checkpoint(best, model, tokenizer)
             return False
         score = dev_score(logits_of(model, tokenizer, [line.text for line in dev]), dev)
         if processes.is_main:
@@ -224,8 +229,11 @@ def finetune(settings: FinetuneConfig, start_from: Path, sources: Sequence[Sourc
             save_checkpoint(best, model, tokenizer)
         return len(history) - 1 - int(np.argmax(history)) >= settings.patience
 
+    lines = [(source.head, source.texts, source.targets.tobytes(), source.weights.tobytes())
+             for source in sources]
     progress = fit(both, losses, data.batches, settings, settings.epochs * data.num_batches, run,
-                   processes, max_steps=max_steps, after_epoch=after_epoch)
+                   processes, data=fingerprint(tokenizer.digest(), lines), max_steps=max_steps,
+                   after_epoch=after_epoch)
     if processes.is_main:
         if not best.is_dir():
             save_checkpoint(best, model, tokenizer)

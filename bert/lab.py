@@ -60,9 +60,9 @@ class Lab:
                              f"a folder named {self.pretrained_folder.name!r} next to it.")
         try:
             return EmotionClassifier.load(self.pretrained_folder)
-        except OSError:
-            raise ValueError("The pre-trained stage beside this checkpoint is incomplete: copy "
-                             "its folder again.") from None
+        except (OSError, ValueError):  # their messages name folders of this machine
+            raise ValueError("The pre-trained stage beside this checkpoint is incomplete or "
+                             "damaged: copy its folder again.") from None
 
     @cached_property
     def untrained(self) -> EmotionClassifier:

@@ -1,4 +1,9 @@
-"""Accuracy, F1, confusion, calibration: numbers from arrays."""
+"""Accuracy, F1, confusion, calibration: numbers from arrays, and the file they are kept in."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -73,3 +78,15 @@ def fit_threshold(feeling: np.ndarray, none: np.ndarray, keep: float = 0.87) -> 
     above = (feeling >= candidates[:, None]).mean(axis=1)
     below = (none < candidates[:, None]).mean(axis=1)
     return float(candidates[(above + below).argmax()])
+
+
+def write_metrics(folder: Path, found: Mapping[str, Any]) -> None:
+    """Put figures into a checkpoint's metrics.json; tables grow by rows, the rest is replaced."""
+    path = folder / "metrics.json"
+    known = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    for name, values in found.items():
+        is_table = name in ("baselines", "ablations")
+        known[name] = {**known.get(name, {}), **values} if is_table else values
+    fresh = path.with_suffix(".new")
+    fresh.write_text(json.dumps(known, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    fresh.replace(path)

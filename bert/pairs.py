@@ -9,9 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bert.corpus import TokenCorpus
+from bert.corpus import TokenCorpus, batches_by_length
 from bert.tokenizer import WordPieceTokenizer
-from bert.training import batches_by_length
 
 FOLLOWS, RANDOM, NOT_A_PAIR = 0, 1, -100
 IGNORED = -100
@@ -61,7 +60,7 @@ def plan_epoch(corpus: TokenCorpus, max_length: int, seed: int, epoch: int) -> E
     document_of = np.repeat(np.arange(corpus.num_documents), np.diff(firsts))
     num_sentences = len(starts) - 1
     chance = draw.random(3 * num_sentences + 3)  # one draw a use: much faster than one call each
-    stranger = draw.integers(0, num_sentences, 2 * num_sentences + 2)
+    stranger = draw.integers(0, num_sentences, 3 * num_sentences + 3)
     starts_list, chance_list, used = starts.tolist(), chance.tolist(), 0
     room = max_length - 3
     spans, targets = [], []
@@ -77,7 +76,7 @@ def plan_epoch(corpus: TokenCorpus, max_length: int, seed: int, epoch: int) -> E
             if until - here < 2 or corpus.num_documents < 2:
                 spans.append((begin, min(starts_list[until], begin + room + 1), 0, 0))
                 targets.append(NOT_A_PAIR)
-                used, here = used + 1, until
+                used, here = used + 3, until
                 continue
             middle = here + 1 + int(chance_list[used + 1] * (until - here - 1))
             other = int(stranger[used])
@@ -91,7 +90,7 @@ def plan_epoch(corpus: TokenCorpus, max_length: int, seed: int, epoch: int) -> E
                 following = until
             spans.append(_fit(begin, starts_list[middle], *second, room))
             targets.append(RANDOM if is_random else FOLLOWS)
-            used, here = used + 1, following
+            used, here = used + 3, following
     return Examples(np.asarray(spans, dtype=np.int64), np.asarray(targets, dtype=np.int64))
 
 

@@ -228,8 +228,8 @@ class EmotionClassifier:
     def needs_classifier(self) -> None:
         """Say so if the checkpoint can answer nothing: some folders hold only the network."""
         if not self.checkpoint.has_classifier:
-            raise ValueError(f"{self.checkpoint.folder} has no classifier: choose a fine-tuned "
-                             "checkpoint, or make one with bert.finetune")
+            raise ValueError(f"{self.checkpoint.folder.name} has no classifier: choose a "
+                             "fine-tuned checkpoint, or make one with bert.finetune")
 
     def _prediction(self, encoding: Encoding, logits: torch.Tensor,
                     output: BertOutput | None = None) -> Prediction:

@@ -34,17 +34,11 @@ from bert.config import (
     read_options,
 )
 from bert.corpus import TokenCorpus
+from bert.machine import tune_machine
 from bert.model import BertForPreTraining, mlm_loss, nsp_loss
 from bert.pairs import PretrainBatch, PretrainData
 from bert.tokenizer import WordPieceTokenizer
-from bert.training import (
-    LoopConfig,
-    Processes,
-    Reporter,
-    Sums,
-    fit,
-    tune_machine,
-)
+from bert.training import LoopConfig, Processes, Reporter, Sums, fingerprint, fit
 
 
 @dataclass(frozen=True)
@@ -91,7 +85,11 @@ def pretrain(config: BertConfig, settings: PretrainConfig, corpus: TokenCorpus,
     check_replaceable(out, TOKENIZER)
     model = untrained(config, BertForPreTraining, settings.seed)
     if start_from is not None:
-        model.load_state_dict(load_checkpoint(start_from).model.state_dict())
+        try:
+            model.load_state_dict(load_checkpoint(start_from).model.state_dict())
+        except RuntimeError:
+            raise ValueError(f"{start_from} is not a pre-trained model of the shape of this call: "
+                             "give one made by bert.pretrain, and its shape") from None
     model.to(processes.device)
     data = PretrainData(corpus, tokenizer, settings.sequence_length,
                         settings.batch_tokens * processes.world_size, settings.mask_rate,
@@ -106,6 +104,7 @@ def pretrain(config: BertConfig, settings: PretrainConfig, corpus: TokenCorpus,
             "metrics.json": json.dumps(_facts(settings, corpus, reporter), indent=2) + "\n"})
 
     fit(model, losses, data.batches, settings, settings.steps, run, processes,
+        data=fingerprint(tokenizer.digest(), corpus.sentences, corpus.documents),
         max_steps=max_steps, save=save)
     return model
 

@@ -12,10 +12,9 @@ from pathlib import Path
 import numpy as np
 
 from bert.augment import vary
-from bert.corpus import LabelledLine, read_text_lines
+from bert.corpus import LabelledLine, batches_by_length, read_text_lines
 from bert.labels import KEYS, NONE
 from bert.tokenizer import WordPieceTokenizer
-from bert.training import batches_by_length
 
 MAIN = "emotion"
 

@@ -30,7 +30,7 @@ ENOUGH = 0.5                       # a lesson is learned when its class has more
 UPPER_LAYERS = 2                   # the layers below keep what they know
 RATE_TIMES_WIDTH = 0.04            # 2e-4 at width 192, 5e-5 at 768: wider networks need less
 AT_ONCE = 2                        # copies that learn at the same time
-PATIENCE = 10.0                    # seconds without a question after which nobody waits any more
+PATIENCE = 30.0                    # seconds without a question after which nobody waits any more
 
 BUSY = ("Others are teaching their copies right now: try again in a moment. "
         "지금은 다른 분들이 가르치는 중이에요: 잠시 뒤에 다시 눌러 주세요.")

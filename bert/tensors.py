@@ -46,11 +46,16 @@ def hidden_states(trace: Inspection, num_layers: int, is_pre_norm: bool) -> np.n
     return np.concatenate(states)
 
 
+def cosine(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """The cosine of the angle between vectors, along the last axis."""
+    one, other = np.asarray(one, np.float64), np.asarray(other, np.float64)
+    lengths = np.linalg.norm(one, axis=-1) * np.linalg.norm(other, axis=-1)
+    return (one * other).sum(axis=-1) / np.maximum(lengths, np.finfo(np.float64).tiny)
+
+
 def cosines(states: np.ndarray) -> np.ndarray:
     """Each token's cosine to itself one layer before: (L + 1, T, E) -> (L, T)."""
-    before, after = states[:-1], states[1:]
-    lengths = np.linalg.norm(before, axis=-1) * np.linalg.norm(after, axis=-1)       # (L, T)
-    return (before * after).sum(axis=-1) / np.maximum(lengths, np.finfo(np.float64).tiny)
+    return cosine(states[:-1], states[1:])
 
 
 def distributions(states: np.ndarray) -> list[dict]:

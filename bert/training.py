@@ -4,13 +4,14 @@ A run folder holds everything that is needed to go on: `state.safetensors` (weig
 random state, position), `metrics.jsonl` (one line per report) and `curves.png`.
 """
 
+import hashlib
 import json
 import math
 import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -22,8 +23,8 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from bert.config import option
-from bert.machine import tune_machine as tune_machine  # every training command calls it
 
+MAY_CHANGE = ("steps", "epochs", "report_every", "save_minutes")  # between two calls of one run
 STATE, METRICS, CURVES = "state.safetensors", "metrics.jsonl", "curves.png"
 
 
@@ -43,8 +44,10 @@ class Processes:
         """Join the others if torchrun started us; take the GPU if there is one."""
         has_gpu = torch.cuda.is_available()
         if "WORLD_SIZE" in os.environ:
-            dist.init_process_group("nccl" if has_gpu else "gloo")
+            dist.init_process_group("cpu:gloo,cuda:nccl" if has_gpu else "gloo")
             local = int(os.environ.get("LOCAL_RANK", "0"))
+            if has_gpu:
+                torch.cuda.set_device(local)
             device = torch.device("cuda", local) if has_gpu else torch.device("cpu")
             return cls(dist.get_rank(), dist.get_world_size(), device)
         return cls(device=torch.device("cuda" if has_gpu else "cpu"))
@@ -256,7 +259,6 @@ class Reporter:
             return []
         return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
-
     def curve(self, most: int = 150) -> list[dict[str, float]]:
         """The reports of the whole run, evenly thinned out."""
         reports = self.read()
@@ -302,19 +304,12 @@ Sums = dict[str, tuple[Tensor, float]]  # name: (sum, what it is a sum over)
 Batches = Callable[[int, int], Iterator[tuple[int, int, Any]]]  # from (epoch, batch) on, for ever
 
 
-def batches_by_length(lengths: np.ndarray, batch_tokens: int,
-                      draw: np.random.Generator) -> list[np.ndarray]:
-    """Group examples of equal length: almost no padding; the batches in random order."""
-    order = np.lexsort((draw.random(len(lengths)), lengths))
-    ordered = lengths[order]
-    batches, begin = [], 0
-    while begin < len(order):
-        end = min(begin + max(1, batch_tokens // int(ordered[begin])), len(order))
-        end = begin + max(1, min(end - begin, batch_tokens // int(ordered[end - 1])))
-        batches.append(order[begin:end])
-        begin = end
-    draw.shuffle(batches)
-    return batches
+def fingerprint(*parts: Any) -> str:
+    """A short name for values: the same ones have the same name."""
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part.tobytes() if isinstance(part, np.ndarray) else repr(part).encode())
+    return digest.hexdigest()[:16]
 
 
 def train_step(model: nn.Module, optimizer: torch.optim.Optimizer, sums: Sums,
@@ -336,19 +331,31 @@ def train_step(model: nn.Module, optimizer: torch.optim.Optimizer, sums: Sums,
 
 
 def fit(model: nn.Module, losses: Callable[[Any], Sums], batches: Batches, settings: LoopConfig,
-        steps: int, run: Path, processes: Processes, *, max_steps: int | None = None,
+        steps: int, run: Path, processes: Processes, *, data: str, max_steps: int | None = None,
         save: Callable[[Reporter], None] = lambda reporter: None,
         after_epoch: Callable[[dict[str, Any]], bool] = lambda progress: False) -> dict[str, Any]:
     """Train for `steps` steps, from wherever the run was left; returns the progress at the end.
 
-    A batch tells its size as `num_tokens`. `save` writes what others may use; `after_epoch` may
+    `data` tells one set of examples from another: a run goes on only with what it began with. A
+    batch tells its size as `num_tokens`. `save` writes what others may use; `after_epoch` may
     keep notes in the progress, which is saved, and stops the run by returning True.
     """
+    if max_steps is not None and max_steps < 1:
+        raise ValueError(f"--max-steps is {max_steps}: expected at least 1")
     run.mkdir(parents=True, exist_ok=True)
     optimizer = make_optimizer(model, settings.learning_rate, settings.weight_decay,
                                settings.layer_decay)
     torch.manual_seed(settings.seed + 1 + processes.rank)
-    progress = load_state(run, model, optimizer) or {"step": 0, "epoch": 0, "batch": 0}
+    made_with = {"data": data, **{name: value for name, value in asdict(settings).items()
+                                  if name not in MAY_CHANGE}}
+    progress = load_state(run, model, optimizer) or {
+        "step": 0, "epoch": 0, "batch": 0, "made_with": made_with}
+    for name, value in made_with.items():
+        before = progress.get("made_with", made_with).get(name)
+        if before != value:
+            what = "other lines" if name == "data" else (
+                f"--{name.replace('_', '-')} {before}, not {value}")
+            raise ValueError(f"{run} holds a run with {what}: give another --run-dir")
     last_step = min(steps, max_steps or steps)
     decay = settings.decay or max(steps - settings.warmup, 1)
     reporter = Reporter(run, last_step, processes.is_main)

@@ -22,6 +22,7 @@ from bert.figures import (
     save_figure,
 )
 from bert.labels import EMOTIONS, KEYS, display_name
+from bert.metrics import reliability
 
 TOKENS = ["[CLS]", "드디어", "##했다", r"$\foo$", "🦄", "$", "\\", "{", "ﷺ", "\u0301", "[SEP]"]
 
@@ -42,7 +43,8 @@ def every_figure() -> list[Figure]:
             draw_probabilities(KEYS, probabilities),
             draw_confusion([display_name(key) for key in KEYS], np.arange(100).reshape(10, 10),
                            r"한글 $\foo$ 🦄"),
-            draw_reliability(np.linspace(0, 1, 50), np.arange(50) % 2 == 0, r"한글 $\foo$ 🦄"),
+            draw_reliability(reliability(np.linspace(0, 1, 50), np.arange(50) % 2 == 0),
+                             r"한글 $\foo$ 🦄"),
             draw_training_curves([{"step": 1, "mlm_loss": 3.0, "nsp_accuracy": 0.5},
                                   {"step": 2, "mlm_loss": 2.0, "nsp_accuracy": 0.6}])]
 
@@ -171,6 +173,6 @@ def test_a_confusion_matrix_shows_counts_and_shares_of_the_row():
 def test_reliability_bars_are_the_share_that_was_right():
     confidences = np.array([0.95, 0.95, 0.95, 0.95, 0.15])
     is_right = np.array([True, True, True, False, False])
-    axes = draw_reliability(confidences, is_right).axes[0]
+    axes = draw_reliability(reliability(confidences, is_right)).axes[0]
     assert sorted(bar.get_height() for bar in axes.patches) == [0.0, 0.75]
     assert sorted(text.get_text() for text in axes.texts) == ["1", "4"]

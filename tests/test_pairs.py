@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from bert.corpus import TokenCorpus, read_labelled
+from bert.corpus import TokenCorpus, batches_by_length, read_labelled
 from bert.pairs import FOLLOWS, NOT_A_PAIR, RANDOM, Masking, PretrainData, mask_tokens, plan_epoch
 from bert.tokenizer import WordPieceTokenizer
-from bert.training import batches_by_length
 
 WORDS = "집 길 산 강 별 꿈 밤 낮 봄 눈 sun moon rain wind tree road home song book door".split()
 

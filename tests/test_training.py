@@ -85,7 +85,7 @@ def test_one_batch_can_be_memorised_by_both_tasks(files, tmp_path):
     corpus = TokenCorpus.prepare(tmp_path / "tokens", tokenizer, [files / "documents.txt"], [])
     data = PretrainData(corpus, tokenizer, 24, 256, 0.15, False, seed=0)
     batch = max((data.batch(0, i) for i in range(data.open_epoch(0))),
-                key=lambda batch: len(set(batch.nsp_targets)) * len(batch.ids))
+                key=lambda batch: ({0, 1} <= set(batch.nsp_targets), len(batch.ids)))
     assert set(batch.nsp_targets) >= {0, 1}
     model = untrained(BertConfig(
         vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=2, num_attention_heads=2,
@@ -254,12 +254,16 @@ def test_figures_of_other_checkpoints_are_written_beside_the_own(files, tmp_path
         f"{key}\t{language}\thard\t\t{text}" for key in KEYS
         for language, text in zip(("ko", "en"), LINES[key], strict=True)) + "\n", encoding="utf-8")
     evaluate.main(["--checkpoint", str(tmp_path / "out"), "--data", str(tmp_path / "test.tsv"),
-                   "--ablation", str(tmp_path / "without varying"), "--baseline",
+                   "--more", str(tmp_path / "test.tsv"), "--ablation",
+                   str(tmp_path / "without varying"), "--baseline",
                    str(tmp_path / "without varying"), "en"])
     found = json.loads((tmp_path / "out" / "metrics.json").read_text(encoding="utf-8"))
     row = found["ablations"]["without varying"]
     assert set(row) == {"ko", "en"} and set(row["ko"]) == {"easy", "hard"}
     assert found["baselines"]["without varying"] == {"en": row["en"]}
+    own = found["evaluate"]["languages"]
+    assert found["evaluate"]["more"]["test.tsv"]["ko"] == {
+        "easy": own["ko"]["accuracy_easy"], "hard": own["ko"]["accuracy_hard"]}
     assert found["curves"]["finetune"][-1]["step"] > 0
     for figures in found["evaluate"]["languages"].values():
         bins = figures["reliability"]
@@ -337,6 +341,45 @@ def test_the_output_folder_is_checked_before_the_training(files, tmp_path):
                        "--run-dir", str(tmp_path / "run"), "--out", str(tmp_path / "thesis")])
     assert not (tmp_path / "run").exists()
     assert (tmp_path / "thesis" / "chapter1.txt").read_text() == "years of work"
+
+
+def test_a_run_goes_on_only_with_what_it_began_with(files, tmp_path, capsys):
+    start = small_start(files, tmp_path / "start")
+    (tmp_path / "fewer.tsv").write_text("".join((files / "train.tsv").read_text(
+        encoding="utf-8").splitlines(keepends=True)[:-1]), encoding="utf-8")
+
+    def run(lines: Path, *more: str) -> None:
+        finetune.main(["--start-from", str(start), "--train", str(lines), "--run-dir",
+                       str(tmp_path / "run"), "--out", str(tmp_path / "out"), "--epochs", "1",
+                       *more])
+
+    run(files / "train.tsv")
+    (tmp_path / "out" / "README.md").write_text("my card", encoding="utf-8")
+    weights = (tmp_path / "out" / "model.safetensors").read_bytes()
+    for lines, more, complaint in ((files / "train.tsv", ("--learning-rate", "0.01"),
+                                    "a run with --learning-rate 0.0003, not 0.01"),
+                                   (tmp_path / "fewer.tsv", (), "a run with other lines")):
+        with pytest.raises(SystemExit):
+            run(lines, *more)
+        assert complaint in capsys.readouterr().err
+        assert (tmp_path / "out" / "model.safetensors").read_bytes() == weights
+    run(files / "train.tsv", "--epochs", "2", "--report-every", "1")
+    assert (tmp_path / "out" / "model.safetensors").read_bytes() != weights
+    assert (tmp_path / "out" / "README.md").read_text() == "my card"
+
+
+def test_a_checkpoint_of_another_kind_is_named_before_pretraining_or_scoring(files, tmp_path,
+                                                                             capsys):
+    start = small_start(files, tmp_path / "start")
+    for command, arguments, complaint in (
+            (pretrain, [*pretrain_arguments(files, tmp_path / "run", 1), "--start-from",
+                        str(start), "--hidden-size", "48"], "not a pre-trained model of the shape"),
+            (evaluate, ["--checkpoint", str(start), "--data", str(files / "train.tsv")],
+             "does not have the ten classes")):
+        with pytest.raises(SystemExit):
+            command.main(arguments)
+        error = capsys.readouterr().err
+        assert error.count("\n") == 1 and complaint in error
 
 
 def test_the_threshold_weighs_both_kinds_of_text():
@@ -431,6 +474,14 @@ def test_a_student_comes_closer_to_its_teacher(files, tmp_path):
      "gone.tsv is not there"),
     (distill, ["--teacher", "t", "--start-from", "x", "--run-dir", "r", "--out", "o"],
      "nothing to learn from"),
+    (finetune, ["--start-from", "x", "--run-dir", "r", "--out", "o", "--epochs", "0"],
+     "--epochs is 0"),
+    (finetune, ["--start-from", "x", "--run-dir", "r", "--out", "o", "--teacher-share", "2"],
+     "--teacher-share is 2.0"),
+    (distill, ["--teacher", "t", "--start-from", "x", "--run-dir", "r", "--out", "o",
+               "--mask-rate", "2"], "--mask-rate is 2.0"),
+    (distill, ["--teacher", "t", "--start-from", "x", "--run-dir", "r", "--out", "o",
+               "--longest", "1"], "--longest is 1"),
     (evaluate, ["--data", "gone.tsv"], "gone.tsv is not there"),
     (evaluate, ["--public", "x"], "--label-map"),
 ])
