@@ -162,19 +162,25 @@ def dev_score(logits: np.ndarray, lines: Sequence[LabelledLine]) -> float:
     return float(np.mean([np.mean(part) for part in parts.values()]))
 
 
-def calibrate(model: BertForSequenceClassification, logits: np.ndarray,
-              lines: Sequence[LabelledLine], keep: float) -> BertForSequenceClassification:
-    """Fold the temperature into the classifier and put the threshold into the config."""
-    is_feeling = np.array([line.label != NONE for line in lines])
-    truth = np.array([KEYS.index(line.label) for line in lines if line.label != NONE])
-    temperature = fit_temperature(logits[is_feeling], truth)
+def fold_temperature(model: BertForSequenceClassification, tokenizer: WordPieceTokenizer,
+                     lines: Sequence[LabelledLine]) -> None:
+    """Scale the classifier so that it is right as often as it says it is."""
+    felt = [line for line in lines if line.label != NONE]
+    logits = logits_of(model, tokenizer, [line.text for line in felt])
+    temperature = fit_temperature(logits, np.array([KEYS.index(line.label) for line in felt]))
     with torch.no_grad():
         model.classifier.weight /= temperature
         model.classifier.bias /= temperature
-    scaled = torch.from_numpy(logits / temperature).softmax(-1).numpy().max(axis=1)
-    threshold = fit_threshold(scaled[is_feeling], scaled[~is_feeling], keep)
+
+
+def set_threshold(model: BertForSequenceClassification, tokenizer: WordPieceTokenizer,
+                  lines: Sequence[LabelledLine], keep: float) -> None:
+    """Put into the config from which probability on an answer is `confident`."""
+    logits = logits_of(model, tokenizer, [line.text for line in lines])
+    top = torch.from_numpy(logits).softmax(-1).numpy().max(axis=1)
+    is_feeling = np.array([line.label != NONE for line in lines])
+    threshold = fit_threshold(top[is_feeling], top[~is_feeling], keep)
     model.config = replace(model.config, confidence_threshold=round(threshold, 4))
-    return model
 
 
 def starting_point(folder: Path, settings: FinetuneConfig,
@@ -247,8 +253,8 @@ def finish(best: Path, settings: FinetuneConfig, dev: Sequence[LabelledLine],
     kept = load_checkpoint(best)
     model = kept.model
     if dev:
-        logits = logits_of(model, kept.tokenizer, [line.text for line in dev])
-        model = calibrate(model, logits, dev, settings.keep_feeling)
+        fold_temperature(model, kept.tokenizer, dev)
+        set_threshold(model, kept.tokenizer, dev, settings.keep_feeling)
     facts = {"finetune": {
         "command": described_call("bert.finetune"), "seed": settings.seed,
         "settings": asdict(settings), "dev_scores": progress.get("dev_scores", [])},

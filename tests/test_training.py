@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from bert import distill, evaluate, finetune, pretrain, sources, train_tokenizer
+from bert import average, distill, evaluate, finetune, pretrain, sources, train_tokenizer
 from bert.augment import refill, vary
 from bert.checkpoint import load_checkpoint, save_checkpoint, untrained
 from bert.config import BertConfig
@@ -382,6 +382,30 @@ def test_a_checkpoint_of_another_kind_is_named_before_pretraining_or_scoring(fil
         assert error.count("\n") == 1 and complaint in error
 
 
+def test_the_mean_of_two_checkpoints_is_the_mean_of_their_weights(files, tmp_path, capsys):
+    start = small_start(files, tmp_path / "start")
+    for seed in ("0", "1"):
+        finetune.main(["--start-from", str(start), "--train", str(files / "train.tsv"), "--seed",
+                       seed, "--run-dir", str(tmp_path / f"run{seed}"), "--out",
+                       str(tmp_path / seed), "--epochs", "1"])
+    call = [str(tmp_path / "0"), str(tmp_path / "1"), "--dev", str(files / "train.tsv"), "--out",
+            str(tmp_path / "mean")]
+    average.main([*call, "--shares", "1", "3"])
+    one, other, mean = (load_checkpoint(tmp_path / name).model.bert.state_dict()
+                        for name in ("0", "1", "mean"))
+    for name, value in mean.items():
+        torch.testing.assert_close(value, 0.25 * one[name] + 0.75 * other[name], atol=1e-3, rtol=0)
+    facts = json.loads((tmp_path / "mean" / "metrics.json").read_text(encoding="utf-8"))
+    assert facts["finetune"]["seed"] == 1 and facts["average"]["shares"] == [0.25, 0.75]
+    for wrong, complaint in (([*call, "--shares", "1"], "one share"),
+                             ([str(start), *call], "does not have the ten classes")):
+        capsys.readouterr()
+        with pytest.raises(SystemExit):
+            average.main(wrong)
+        error = capsys.readouterr().err
+        assert error.count("\n") == 1 and complaint in error
+
+
 def test_the_threshold_weighs_both_kinds_of_text():
     feeling, none = np.linspace(0.3, 1.0, 101), np.linspace(0.1, 0.34, 101)
     assert fit_threshold(feeling, none, keep=0.8) == pytest.approx(0.34, abs=0.01)
@@ -402,16 +426,17 @@ def test_frozen_layers_keep_their_weights(files, tmp_path):
         assert torch.equal(before[name], value) == is_frozen, name
 
 
-def test_the_temperature_is_folded_into_the_classifier():
+def test_the_temperature_is_folded_into_the_classifier(monkeypatch):
     config = BertConfig(vocab_size=50, hidden_size=32, num_hidden_layers=1, num_attention_heads=2,
                         intermediate_size=32, id2label=KEYS)
     model = untrained(config, BertForSequenceClassification, 0)
     lines = [finetune.LabelledLine(key, "ko", "easy", "", "x") for key in KEYS] * 3
     truth = np.tile(np.arange(10), 3)
     logits = np.eye(10, dtype=np.float32)[(truth + (np.arange(30) < 9)) % 10] * 20
+    monkeypatch.setattr(finetune, "logits_of", lambda *_: logits)
     weight = model.classifier.weight.clone()
-    calibrated = finetune.calibrate(model, logits, lines, keep=0.9)
-    temperature = (weight / calibrated.classifier.weight).mean().item()
+    finetune.fold_temperature(model, None, lines)
+    temperature = (weight / model.classifier.weight).mean().item()
     sure = np.exp(20 / temperature) / (np.exp(20 / temperature) + 9)
     assert sure == pytest.approx(0.7, abs=0.01)  # right 21 times of 30
 

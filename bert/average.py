@@ -1,0 +1,96 @@
+"""The mean of several fine-tuned checkpoints of one family: often better than each of them.
+
+    python -m bert.average runs/emotion_2 runs/emotion_3 --dev assets/data/dev.tsv --out averaged
+
+All of them must have grown from the same weights (Wortsman et al. 2022, "Model soups"): then the
+mean lies in the same valley, further from its walls. What the last of
+them has noted about its fine-tuning is kept. The threshold is fitted anew on dev, the
+temperature on dev or on the lines of --temperature-on.
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from bert.checkpoint import TOKENIZER, check_replaceable, load_checkpoint, save_checkpoint
+from bert.config import Parser, described_call
+from bert.corpus import read_labelled
+from bert.finetune import (
+    FinetuneConfig,
+    dev_score,
+    fold_temperature,
+    logits_of,
+    set_threshold,
+)
+from bert.labels import KEYS
+from bert.machine import tune_machine
+
+
+@torch.no_grad()
+def average(folders: Sequence[Path], shares: Sequence[float], dev: Path,
+            temperature_on: Sequence[Path], out: Path) -> float:
+    """Write the mean of the checkpoints' weights; returns its score on dev."""
+    check_replaceable(out, TOKENIZER)
+    parts = [load_checkpoint(folder) for folder in folders]
+    first = parts[0]
+    for part in parts:
+        if part.config.id2label != KEYS or not part.has_classifier:
+            raise ValueError(f"{part.folder} does not have the ten classes: fine-tune it")
+        if part.tokenizer.digest() != first.tokenizer.digest() or any(
+                weight.shape != part.model.state_dict()[name].shape
+                for name, weight in first.model.state_dict().items()):
+            raise ValueError(f"{part.folder} is of another family than {first.folder}: the mean of "
+                             "their weights would mean nothing")
+    first.model.load_state_dict({
+        name: sum(share * part.model.state_dict()[name]
+                  for share, part in zip(shares, parts, strict=True))
+        for name in first.model.state_dict()})
+    model, tokenizer, lines = first.model, first.tokenizer, read_labelled(dev)
+    score = dev_score(logits_of(model, tokenizer, [line.text for line in lines]), lines)
+    fold_temperature(model, tokenizer, [line for path in temperature_on
+                                        for line in read_labelled(path)])
+    set_threshold(model, tokenizer, lines, FinetuneConfig.keep_feeling)
+    told = folders[-1] / "metrics.json"
+    known = json.loads(told.read_text(encoding="utf-8")) if told.is_file() else {}
+    facts = {name: known[name] for name in ("finetune", "curves") if name in known}
+    facts |= {"average": {"command": described_call("bert.average"), "shares": list(shares),
+                         "dev_score": score}}
+    save_checkpoint(out, model, tokenizer, half=True, files={
+        "metrics.json": json.dumps(facts, indent=2, ensure_ascii=False) + "\n"})
+    return score
+
+
+def build_parser() -> Parser:
+    parser = Parser(prog="bert.average", description=__doc__.split("\n")[0])
+    parser.add_argument("checkpoints", type=Path, nargs="+", metavar="CHECKPOINT",
+                        help="fine-tuned checkpoints that grew from the same weights")
+    parser.add_argument("--shares", type=float, nargs="+", metavar="SHARE",
+                        help="how much of each (default: all the same)")
+    parser.add_argument("--dev", type=Path, default=Path("assets/data/dev.tsv"), metavar="FILE",
+                        help="labelled lines for the score and the threshold")
+    parser.add_argument("--temperature-on", type=Path, nargs="+", metavar="FILE",
+                        help="labelled lines for the temperature (default: those of dev)")
+    parser.add_argument("--out", type=Path, required=True, help="checkpoint folder to write")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = build_parser()
+    arguments = parser.parse_args(argv)
+    tune_machine()
+    try:
+        given = arguments.shares or [1.0] * len(arguments.checkpoints)
+        if len(given) != len(arguments.checkpoints) or min(given) < 0 or not sum(given):
+            raise ValueError("--shares: give one share of 0 or more for each checkpoint")
+        shares = [share / sum(given) for share in given]
+        score = average(arguments.checkpoints, shares, arguments.dev,
+                        arguments.temperature_on or [arguments.dev], arguments.out)
+        print(f"dev {score:.4f}")
+    except (ValueError, OSError) as error:
+        parser.error(str(error))
+
+
+if __name__ == "__main__":
+    main()
