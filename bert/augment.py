@@ -1,6 +1,7 @@
 """The same feeling in other words: more labelled lines from those at hand.
 
-`refill` masks words and lets the pre-trained model fill them in again; `vary` changes how a line is
+`refill` masks words and lets the pre-trained model fill them in again (with the shipped one it
+costs more than it gives, see the model card); `vary` changes how a line is
 written: a lost space, a typo, another case, a trailing ㅋㅋ.
 """
 
