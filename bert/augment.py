@@ -1,8 +1,8 @@
 """The same feeling in other words: more labelled lines from those at hand.
 
 `refill` masks words and lets the pre-trained model fill them in again (with the shipped one it
-costs more than it gives, see the model card); `vary` changes how a line is
-written: a lost space, a typo, another case, a trailing ㅋㅋ.
+costs more than it gives, see the model card); `vary` changes how a line is written: a lost space, a
+typo, another case, a trailing ㅋㅋ.
 """
 
 from collections.abc import Sequence

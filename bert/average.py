@@ -3,9 +3,9 @@
     python -m bert.average runs/emotion_2 runs/emotion_3 --dev assets/data/dev.tsv --out averaged
 
 All of them must have grown from the same weights (Wortsman et al. 2022, "Model soups"): then the
-mean lies in the same valley, further from its walls. What the last of
-them has noted about its fine-tuning is kept. The threshold is fitted anew on dev, the
-temperature on dev or on the lines of --temperature-on.
+mean lies in the same valley, further from its walls. What the last of them has noted about its
+fine-tuning is kept. The threshold is fitted anew on dev, the temperature on dev or on the lines of
+--temperature-on.
 """
 
 import json
@@ -14,9 +14,10 @@ from pathlib import Path
 
 import torch
 
-from bert.checkpoint import TOKENIZER, check_replaceable, load_checkpoint, save_checkpoint
+from bert.checkpoint import TOKENIZER, check_replaceable, save_checkpoint
 from bert.config import Parser, described_call
 from bert.corpus import read_labelled
+from bert.evaluate import load_ten
 from bert.finetune import (
     FinetuneConfig,
     dev_score,
@@ -24,8 +25,8 @@ from bert.finetune import (
     logits_of,
     set_threshold,
 )
-from bert.labels import KEYS
 from bert.machine import tune_machine
+from bert.metrics import read_metrics
 
 
 @torch.no_grad()
@@ -33,27 +34,22 @@ def average(folders: Sequence[Path], shares: Sequence[float], dev: Path,
             temperature_on: Sequence[Path], out: Path) -> float:
     """Write the mean of the checkpoints' weights; returns its score on dev."""
     check_replaceable(out, TOKENIZER)
-    parts = [load_checkpoint(folder) for folder in folders]
-    first = parts[0]
-    for part in parts:
-        if part.config.id2label != KEYS or not part.has_classifier:
-            raise ValueError(f"{part.folder} does not have the ten classes: fine-tune it")
-        if part.tokenizer.digest() != first.tokenizer.digest() or any(
-                weight.shape != part.model.state_dict()[name].shape
-                for name, weight in first.model.state_dict().items()):
-            raise ValueError(f"{part.folder} is of another family than {first.folder}: the mean of "
-                             "their weights would mean nothing")
-    first.model.load_state_dict({
-        name: sum(share * part.model.state_dict()[name]
-                  for share, part in zip(shares, parts, strict=True))
-        for name in first.model.state_dict()})
-    model, tokenizer, lines = first.model, first.tokenizer, read_labelled(dev)
+    parts = [load_ten(folder) for folder in folders]
+    weights = [part.model.state_dict() for part in parts]
+    families = [(part.tokenizer.digest(), {name: value.shape for name, value in own.items()})
+                for part, own in zip(parts, weights, strict=True)]
+    for folder, family in zip(folders, families, strict=True):
+        if family != families[0]:
+            raise ValueError(f"{folder} is of another family than {folders[0]}: the mean of their "
+                             "weights would mean nothing")
+    model, tokenizer, lines = parts[0].model, parts[0].tokenizer, read_labelled(dev)
+    model.load_state_dict({name: sum(share * own[name] for share, own in
+                                     zip(shares, weights, strict=True)) for name in weights[0]})
     score = dev_score(logits_of(model, tokenizer, [line.text for line in lines]), lines)
     fold_temperature(model, tokenizer, [line for path in temperature_on
                                         for line in read_labelled(path)])
     set_threshold(model, tokenizer, lines, FinetuneConfig.keep_feeling)
-    told = folders[-1] / "metrics.json"
-    known = json.loads(told.read_text(encoding="utf-8")) if told.is_file() else {}
+    known = read_metrics(folders[-1])
     facts = {name: known[name] for name in ("finetune", "curves") if name in known}
     facts |= {"average": {"command": described_call("bert.average"), "shares": list(shares),
                          "dev_score": score}}

@@ -48,10 +48,8 @@ class DistillConfig(LoopConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.epochs < 1:
-            raise ValueError(f"--epochs is {self.epochs}: expected at least 1")
-        if self.longest < 3:
-            raise ValueError(f"--longest is {self.longest}: expected at least 3")
+        self.check_at_least(1, "epochs")
+        self.check_at_least(3, "longest")
         if not 0 <= self.mask_rate < 1:
             raise ValueError(f"--mask-rate is {self.mask_rate}: expected a share from 0 to below 1")
 

@@ -82,7 +82,7 @@ def probabilities_of(classifier: EmotionClassifier, texts: Sequence[str]) -> np.
 def load_ten(folder: Path) -> EmotionClassifier:
     """A checkpoint that answers with our ten classes."""
     classifier = EmotionClassifier.load(folder)
-    if classifier.keys != KEYS:
+    if classifier.keys != KEYS or not classifier.checkpoint.has_classifier:
         raise ValueError(f"{folder} does not have the ten classes: fine-tune it")
     return classifier
 

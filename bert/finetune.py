@@ -83,10 +83,8 @@ class FinetuneConfig(LoopConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.epochs < 1:
-            raise ValueError(f"--epochs is {self.epochs}: expected at least 1")
-        if self.longest < 3:
-            raise ValueError(f"--longest is {self.longest}: expected at least 3")
+        self.check_at_least(1, "epochs")
+        self.check_at_least(3, "longest")
         for name in ("dropout", "label_smoothing", "vary", "teacher_share", "keep_feeling"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"--{name.replace('_', '-')} is {getattr(self, name)}: expected a "
@@ -235,10 +233,10 @@ def finetune(settings: FinetuneConfig, start_from: Path, sources: Sequence[Sourc
             save_checkpoint(best, model, tokenizer)
         return len(history) - 1 - int(np.argmax(history)) >= settings.patience
 
-    lines = [(source.head, source.texts, source.targets.tobytes(), source.weights.tobytes())
-             for source in sources]
+    lines = [part for source in sources
+             for part in (source.head, source.texts, source.targets, source.weights)]
     progress = fit(both, losses, data.batches, settings, settings.epochs * data.num_batches, run,
-                   processes, data=fingerprint(tokenizer.digest(), lines), max_steps=max_steps,
+                   processes, data=fingerprint(tokenizer.digest(), *lines), max_steps=max_steps,
                    after_epoch=after_epoch)
     if processes.is_main:
         if not best.is_dir():

@@ -80,10 +80,15 @@ def fit_threshold(feeling: np.ndarray, none: np.ndarray, keep: float = 0.87) -> 
     return float(candidates[(above + below).argmax()])
 
 
+def read_metrics(folder: Path) -> dict[str, Any]:
+    """What a checkpoint's metrics.json holds; nothing if there is none."""
+    path = folder / "metrics.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+
 def write_metrics(folder: Path, found: Mapping[str, Any]) -> None:
     """Put figures into a checkpoint's metrics.json; tables grow by rows, the rest is replaced."""
-    path = folder / "metrics.json"
-    known = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    path, known = folder / "metrics.json", read_metrics(folder)
     for name, values in found.items():
         is_table = name in ("baselines", "ablations")
         known[name] = {**known.get(name, {}), **values} if is_table else values

@@ -52,12 +52,10 @@ class PretrainConfig(LoopConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.steps < 1:
-            raise ValueError(f"--steps is {self.steps}: expected at least 1")
+        self.check_at_least(1, "steps")
+        self.check_at_least(8, "sequence_length")
         if not 0 < self.mask_rate < 1:
             raise ValueError(f"--mask-rate is {self.mask_rate}: expected a share between 0 and 1")
-        if self.sequence_length < 8:
-            raise ValueError(f"--sequence-length is {self.sequence_length}: expected at least 8")
 
 
 def batch_losses(model: BertForPreTraining, batch: PretrainBatch, device: torch.device) -> Sums:

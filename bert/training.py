@@ -105,14 +105,18 @@ class LoopConfig:
     save_minutes: float = option(5.0, "minutes between two saves")
 
     def __post_init__(self) -> None:
-        for name in ("batch_tokens", "report_every"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"--{name.replace('_', '-')} is {getattr(self, name)}: "
-                                 "expected at least 1")
+        self.check_at_least(1, "batch_tokens", "report_every")
         for name in ("learning_rate", "clip", "layer_decay"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"--{name.replace('_', '-')} is {getattr(self, name)}: "
                                  "expected more than 0")
+
+    def check_at_least(self, least: int, *names: str) -> None:
+        """Refuse settings below what makes sense."""
+        for name in names:
+            if getattr(self, name) < least:
+                raise ValueError(f"--{name.replace('_', '-')} is {getattr(self, name)}: "
+                                 f"expected at least {least}")
 
 
 # ---------------------------------------------------------------------------------- optimizer
