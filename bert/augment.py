@@ -2,7 +2,7 @@
 
 `refill` masks words and lets the pre-trained model fill them in again (with the shipped one it
 costs more than it gives, see the model card); `vary` changes how a line is written: a lost space, a
-typo, another case, a trailing ㅋㅋ.
+typo, another case, a trailing ㅋㅋ; `Resplit` cuts its words into other pieces.
 """
 
 from collections.abc import Sequence
@@ -14,6 +14,7 @@ import torch
 from bert.checkpoint import Checkpoint
 from bert.corpus import LabelledLine, batches_by_length
 from bert.pairs import Masking
+from bert.tokenizer import WordPieceTokenizer
 
 
 @torch.inference_mode()
@@ -92,3 +93,34 @@ def _mistype(text: str, draw: np.random.Generator) -> str:
     if kind == 1:
         return text[:at] + text[at] + text[at:]
     return text[:at] + text[at + 1:at + 2] + text[at] + text[at + 2:]
+
+
+# ---------------------------------------------------------------------------------- other pieces
+
+
+class Resplit:
+    """The same words in other pieces: a share of the pieces is cut in two known ones.
+
+    행복했다 in one piece and 행복 ##했다 mean the same; who meets both learns it from fewer lines.
+    """
+
+    def __init__(self, tokenizer: WordPieceTokenizer, share: float) -> None:
+        self.share = share
+        known = {piece: i for i, piece in enumerate(tokenizer.vocabulary())
+                 if i not in tokenizer.special_ids}
+        self.cuts: list[list[tuple[int, int]]] = [[] for _ in range(len(tokenizer))]
+        for piece, i in known.items():
+            inside = piece.startswith("##")
+            self.cuts[i] = [(known[piece[:at]], known["##" + piece[at:]])
+                            for at in range(3 if inside else 1, len(piece))
+                            if piece[:at] in known and "##" + piece[at:] in known]
+
+    def __call__(self, ids: Sequence[int], draw: np.random.Generator) -> list[int]:
+        pieces: list[int] = []
+        for i, chance in zip(ids, draw.random(len(ids)).tolist(), strict=True):
+            cuts = self.cuts[i]
+            if chance < self.share and cuts:
+                pieces += cuts[int(chance / self.share * len(cuts))]
+            else:
+                pieces.append(i)
+        return pieces

@@ -3,10 +3,12 @@
     python -m bert.distill --teacher FOLDER --start-from checkpoints/pretrained \\
         --english LINES.txt --parallel KOREAN_ENGLISH.tsv --run-dir runs/distill --out distilled
 
-The teacher is a BertModel folder whose mean token vector is a sentence vector, such as
-all-MiniLM-L6-v2. English lines learn the teacher's vector of the line itself, Korean lines that of
-their English rendering (`korean<TAB>english`). No weight of the teacher is copied. With --mask-rate
-the lines are read with some pieces masked and the masked language model learns in the same pass.
+A teacher is a BertModel folder whose mean token vector is a sentence vector, such as
+all-MiniLM-L6-v2, or a classifier, whose vector is the one its answer is read from; of several
+teachers the vectors stand side by side. English lines learn the vector of the line itself, Korean
+lines that of their English rendering (`korean<TAB>english`). No weight of a teacher is copied. With
+--mask-rate the lines are read with some pieces masked and the masked language model learns in the
+same pass.
 """
 
 import json
@@ -19,6 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from bert.augment import Resplit
 from bert.checkpoint import (
     TOKENIZER,
     Checkpoint,
@@ -45,13 +48,16 @@ class DistillConfig(LoopConfig):
     epochs: int = option(2, "times through the lines")
     longest: int = option(64, "pieces of a line that are read")
     mask_rate: float = option(0.0, "share of pieces to mask and predict; 0: none")
+    resplit: float = option(0.0, "share of pieces cut in two known ones")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.check_at_least(1, "epochs")
         self.check_at_least(3, "longest")
-        if not 0 <= self.mask_rate < 1:
-            raise ValueError(f"--mask-rate is {self.mask_rate}: expected a share from 0 to below 1")
+        for name in ("mask_rate", "resplit"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"--{name.replace('_', '-')} is {getattr(self, name)}: expected a "
+                                 "share from 0 to below 1")
 
 
 @dataclass(frozen=True)
@@ -96,30 +102,39 @@ def teacher_vectors(teacher: Checkpoint, texts: Sequence[str], longest: int = 64
         batch = teacher.tokenizer.pad(teacher.tokenizer.encode_many(
             [texts[i] for i in chosen], max_length=longest))
         mask = torch.from_numpy(batch.is_token)
-        hidden = bert(torch.from_numpy(batch.ids), None, mask, lean=True).hidden
-        result[chosen] = F.normalize(mean_vector(hidden, mask), dim=-1).numpy()
+        output = bert(torch.from_numpy(batch.ids), None, mask, lean=True)
+        vectors = output.pooled if teacher.has_classifier else mean_vector(output.hidden, mask)
+        result[chosen] = F.normalize(vectors, dim=-1).numpy()
         if begin // 128 % 100 == 0:
             print(f"teacher: {begin:,} of {len(texts):,} lines", flush=True)
     return result
 
 
-class DistillData:
-    """Lines with the teacher's vector of each, computed once and kept in the run folder."""
+def _cached_vectors(teacher: Checkpoint, texts: list[str], longest: int,
+                    cache: Path) -> np.ndarray:
+    weights = (value.numpy() for value in teacher.model.state_dict().values())
+    marker = cache / f"{fingerprint(*weights, longest, texts)}.npy"
+    if not marker.is_file():
+        vectors = teacher_vectors(teacher, texts, longest)
+        replace_folder(cache, lambda fresh: np.save(fresh / marker.name, vectors))
+    return np.load(marker, mmap_mode="r")
 
-    def __init__(self, teacher_folder: Path, texts: list[str], meanings: list[str],
+
+class DistillData:
+    """Lines with the teachers' vector of each, computed once and kept in the run folder."""
+
+    def __init__(self, teachers: Sequence[Path], texts: list[str], meanings: list[str],
                  tokenizer: WordPieceTokenizer, settings: DistillConfig, processes: Processes,
                  cache: Path) -> None:
         self.settings, self.processes = settings, processes
         unique = sorted(set(meanings))
         place = {text: i for i, text in enumerate(unique)}
         self.meaning = np.array([place[text] for text in meanings])
-        teacher = load_checkpoint(teacher_folder)
-        weights = (value.numpy() for value in teacher.model.state_dict().values())
-        marker = cache / f"{fingerprint(*weights, settings.longest, unique)}.npy"
-        if not marker.is_file():
-            vectors = teacher_vectors(teacher, unique, settings.longest)
-            replace_folder(cache, lambda fresh: np.save(fresh / marker.name, vectors))
-        self.vectors = np.load(marker, mmap_mode="r")
+        self.vectors = [_cached_vectors(load_checkpoint(folder), unique, settings.longest,
+                                        cache / str(number))
+                        for number, folder in enumerate(teachers)]
+        self.width = sum(vectors.shape[1] for vectors in self.vectors)
+        self.resplit = Resplit(tokenizer, settings.resplit) if settings.resplit else None
         self.ids = [ids[:settings.longest - 2] for ids in tokenizer.encode_ids(texts)]
         self.lengths = np.array([len(ids) + 2 for ids in self.ids])
         self.tokenizer, self.masking = tokenizer, Masking(tokenizer)
@@ -140,12 +155,16 @@ class DistillData:
             epoch, first = epoch + 1, 0
 
     def _batch(self, epoch: int, number: int, chosen: np.ndarray) -> DistillBatch:
-        ids, is_token = self.tokenizer.frame([self.ids[i] for i in chosen])
-        vectors = self.vectors[self.meaning[chosen]].astype(np.float32)
+        draw = np.random.default_rng([self.settings.seed, epoch, 2, number])
+        rows = [self.ids[i] for i in chosen]
+        if self.resplit:
+            rows = [self.resplit(ids, draw)[:self.settings.longest - 2] for ids in rows]
+        ids, is_token = self.tokenizer.frame(rows)
+        vectors = np.concatenate([part[self.meaning[chosen]] for part in self.vectors], axis=1,
+                                 dtype=np.float32) / np.sqrt(len(self.vectors), dtype=np.float32)
         if not self.settings.mask_rate:
             nowhere = np.zeros_like(is_token)
             return DistillBatch(ids, is_token, nowhere, ids[nowhere], vectors)
-        draw = np.random.default_rng([self.settings.seed, epoch, 2, number])
         masked, is_masked = self.masking(ids, is_token, draw, self.settings.mask_rate)
         return DistillBatch(masked, is_token, is_masked, ids[is_masked], vectors)
 
@@ -186,7 +205,8 @@ def with_pretraining_heads(start: Checkpoint, seed: int) -> BertForPreTraining:
 
 def build_parser() -> Parser:
     parser = Parser(prog="bert.distill", description=__doc__.split("\n")[0])
-    parser.add_argument("--teacher", type=Path, required=True, help="folder of a BertModel")
+    parser.add_argument("--teacher", type=Path, nargs="+", required=True, metavar="FOLDER",
+                        help="a BertModel or a classifier; of several, the vectors side by side")
     parser.add_argument("--start-from", type=Path, required=True, help="checkpoint to teach")
     parser.add_argument("--english", type=Path, nargs="*", default=[], metavar="FILE",
                         help="English text, one line each; of a .tsv the first column")
@@ -222,7 +242,7 @@ def distill(arguments) -> None:
         arguments.teacher, texts, meanings, start.tokenizer, settings, processes,
         arguments.run_dir / "vectors"))
     torch.manual_seed(settings.seed)
-    student = Student(with_pretraining_heads(start, settings.seed), data.vectors.shape[1])
+    student = Student(with_pretraining_heads(start, settings.seed), data.width)
     student.to(processes.device)
     print(f"{len(texts):,} lines, {data.num_batches:,} batches an epoch", flush=True)
 
@@ -234,7 +254,8 @@ def distill(arguments) -> None:
 
     fit(student, lambda batch: batch_losses(student, batch, processes.device), data.batches,
         settings, settings.epochs * data.num_batches, arguments.run_dir, processes,
-        data=fingerprint(start.tokenizer.digest(), texts, meanings, data.vectors[:1]),
+        data=fingerprint(start.tokenizer.digest(), texts, meanings,
+                         *(vectors[:1] for vectors in data.vectors)),
         max_steps=arguments.max_steps, save=save)
     processes.leave()
 

@@ -76,6 +76,8 @@ class FinetuneConfig(LoopConfig):
     freeze: int = option(0, "layers, from the embeddings up, that do not learn")
     patience: int = option(3, "epochs without a better dev score before stopping")
     vary: float = option(0.0, "share of lines written differently: spaces, typos, case, ㅋㅋ")
+    resplit: float = option(0.0, "share of pieces cut in two known ones")
+    hide: float = option(0.0, "share of pieces hidden behind [MASK]")
     teacher_share: float = option(0.5, "share of a teacher's answer in a labelled line's target")
     taught_weight: float = option(0.3, "weight of lines that have a teacher's answer only")
     augment: int = option(0, "copies of each line with words filled in anew (--augment-with)")
@@ -85,7 +87,8 @@ class FinetuneConfig(LoopConfig):
         super().__post_init__()
         self.check_at_least(1, "epochs")
         self.check_at_least(3, "longest")
-        for name in ("dropout", "label_smoothing", "vary", "teacher_share", "keep_feeling"):
+        for name in ("dropout", "label_smoothing", "vary", "resplit", "hide", "teacher_share",
+                     "keep_feeling"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"--{name.replace('_', '-')} is {getattr(self, name)}: expected a "
                                  "share from 0 to 1")
@@ -210,7 +213,8 @@ def finetune(settings: FinetuneConfig, start_from: Path, sources: Sequence[Sourc
     check_replaceable(out, TOKENIZER)
     model, tokenizer = starting_point(start_from, settings)
     data = LabelledData(sources, tokenizer, settings.batch_tokens * processes.world_size,
-                        settings.seed, settings.longest, settings.vary)
+                        settings.seed, settings.longest, settings.vary, settings.resplit,
+                        settings.hide)
     torch.manual_seed(settings.seed)
     both = MultiHead(model, sources).to(processes.device)
     best = run / "best"

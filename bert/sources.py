@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bert.augment import vary
+from bert.augment import Resplit, vary
 from bert.corpus import LabelledLine, batches_by_length, read_text_lines
 from bert.labels import KEYS, NONE
 from bert.tokenizer import WordPieceTokenizer
@@ -175,14 +175,17 @@ def rendered_lines(lines: Sequence[LabelledLine],
 
 
 class LabelledData:
-    """The batches of all sources, mixed; each batch is of one source. A share of the lines, drawn
-    anew in every epoch, is written a little differently (`vary`)."""
+    """The batches of all sources, mixed; each batch is of one source. Drawn anew in every epoch, a
+    share of the lines is written a little differently (`vary`), a share of the pieces cut in two
+    (`Resplit`) and a share hidden behind [MASK]."""
 
     def __init__(self, sources: Sequence[Source], tokenizer: WordPieceTokenizer,
-                 batch_tokens: int, seed: int, longest: int = 64, varied: float = 0.0) -> None:
+                 batch_tokens: int, seed: int, longest: int = 64, varied: float = 0.0,
+                 resplit: float = 0.0, hidden: float = 0.0) -> None:
         self.sources, self.tokenizer = list(sources), tokenizer
         self.batch_tokens, self.seed = batch_tokens, seed
-        self.longest, self.varied = longest, varied
+        self.longest, self.varied, self.hidden = longest, varied, hidden
+        self.resplit = Resplit(tokenizer, resplit) if resplit else None
         self.ids = [self._encode(source.texts) for source in self.sources]
         self.num_batches = len(self._plan(0))
 
@@ -212,6 +215,11 @@ class LabelledData:
         texts = [vary(source.texts[chosen[place]], draw) for place in changed]
         for place, ids in zip(changed, self._encode(texts) if texts else [], strict=True):
             rows[place] = ids or rows[place]
+        if self.resplit:
+            rows = [self.resplit(ids, draw)[:self.longest - 2] for ids in rows]
         ids, is_token = self.tokenizer.frame(rows)
+        if self.hidden:
+            is_hidden = draw.random(ids.shape) < self.hidden
+            ids[is_hidden & ~np.isin(ids, self.tokenizer.special_ids)] = self.tokenizer.mask_id
         return LabelledBatch(source, ids, is_token, source.targets[chosen],
                              source.weights[chosen])

@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 
 from bert import average, distill, evaluate, finetune, pretrain, sources, train_tokenizer
-from bert.augment import refill, vary
+from bert.augment import Resplit, refill, vary
 from bert.checkpoint import load_checkpoint, save_checkpoint, untrained
 from bert.config import BertConfig
 from bert.corpus import TokenCorpus
@@ -332,6 +332,28 @@ def test_a_varied_line_differs_a_little_and_is_drawn_from_the_seed():
     assert {"", "a"} == {vary("", draw), vary("a", draw).lower()[:1]}
 
 
+def test_words_cut_into_other_pieces_are_still_the_same_words(tokenizer, texts):
+    draw = np.random.default_rng(0)
+    ids = tokenizer.encode_ids([" ".join(texts)])[0]
+    assert Resplit(tokenizer, 0.0)(ids, draw) == ids
+    ways = [Resplit(tokenizer, 0.3)(ids, draw) for _ in range(20)]
+    assert len({tuple(way) for way in ways}) > 10
+    assert {tokenizer.decode(way) for way in ways} == {tokenizer.decode(ids)}
+    assert tokenizer.unk_id not in {i for way in ways for i in way}
+
+
+def test_hidden_pieces_are_masked_and_nothing_else_is(tokenizer, texts):
+    source = sources.emotion_source([finetune.LabelledLine("joy", "ko", "easy", "", text)
+                                     for text in texts] * 4)
+    plain, hidden = (next(sources.LabelledData([source], tokenizer, 1_024, 0,
+                                               hidden=share).batches(0, 0))[2]
+                     for share in (0.0, 0.25))
+    changed = hidden.ids != plain.ids
+    assert (hidden.ids[changed] == tokenizer.mask_id).all()
+    assert 0.1 < changed.sum() / (plain.num_tokens - 2 * len(plain.ids)) < 0.4
+    assert np.isin(plain.ids[changed], tokenizer.special_ids).sum() == 0
+
+
 def test_the_output_folder_is_checked_before_the_training(files, tmp_path):
     start = small_start(files, tmp_path / "start")
     (tmp_path / "thesis").mkdir()
@@ -481,6 +503,40 @@ def test_a_student_comes_closer_to_its_teacher(files, tmp_path):
     assert history[-1]["pooled_loss"] < 0.5 * history[0]["pooled_loss"]
     assert history[-1]["mlm_loss"] < history[0]["mlm_loss"]
     assert load_checkpoint(tmp_path / "out").has_mlm
+
+
+def test_a_student_learns_from_several_teachers_at_once(files, tmp_path):
+    start = small_start(files, tmp_path / "start")
+    tokenizer = load_checkpoint(start).tokenizer
+    shape = dict(vocab_size=len(tokenizer), num_hidden_layers=1, num_attention_heads=2,
+                 intermediate_size=64, initializer_range=0.2)
+    reader = untrained(BertConfig(hidden_size=48, **shape), BertModel, 1)
+    judge = untrained(BertConfig(hidden_size=32, id2label=KEYS, **shape),
+                      BertForSequenceClassification, 2)
+    for name, model in (("reader", reader), ("judge", judge)):
+        save_checkpoint(tmp_path / name, model, tokenizer)
+    distill.main(["--teacher", str(tmp_path / "reader"), str(tmp_path / "judge"), "--start-from",
+                  str(start), "--english", str(files / "lines.txt"), "--run-dir",
+                  str(tmp_path / "run"), "--out", str(tmp_path / "out"), "--epochs", "40",
+                  "--batch-tokens", "256", "--learning-rate", "3e-3", "--resplit", "0.1",
+                  "--warmup", "5", "--report-every", "1"])
+    history = reports(tmp_path / "run")
+    assert history[-1]["pooled_loss"] < 0.5 * history[0]["pooled_loss"]
+    widths = [np.load(path).shape[1] for path in sorted((tmp_path / "run").glob("vectors/*/*.npy"))]
+    assert widths == [48, 32]
+
+
+def test_a_classifier_teaches_the_vector_it_decides_by(files, tmp_path):
+    tokenizer = load_checkpoint(small_start(files, tmp_path / "start")).tokenizer
+    config = BertConfig(vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=1,
+                        num_attention_heads=2, intermediate_size=64, id2label=KEYS)
+    save_checkpoint(tmp_path / "judge",
+                    untrained(config, BertForSequenceClassification, 2), tokenizer)
+    judge = load_checkpoint(tmp_path / "judge")
+    vector = distill.teacher_vectors(judge, ["오늘 좋았다"])[0]
+    batch = tokenizer.pad(tokenizer.encode_many(["오늘 좋았다"]))
+    pooled = judge.model.bert(torch.from_numpy(batch.ids), None, None).pooled[0].detach().numpy()
+    np.testing.assert_allclose(vector, pooled / np.linalg.norm(pooled), atol=2e-3)
 
 
 # ------------------------------------------------------------------------------- bad input
