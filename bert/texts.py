@@ -12,6 +12,7 @@ from pathlib import Path
 
 PAGE = Path(__file__).parent.parent / "assets" / "page"
 LANGUAGES = ("en", "ko")
+PARTICLE = re.compile(r"([가-힣])(”?)([이은을])\(([가는를])\)")
 # Words with which people speak of harming themselves. Too many alarms are better than too few: the
 # line that answers is calm and changes nothing else.
 SELF_HARM = re.compile(
@@ -44,7 +45,14 @@ def colours() -> dict[str, list[str]]:
 
 def say(language: str, key: str, **values: object) -> str:
     """One string of the page with its values filled in: say("en", "layer_n", n=3) -> 'Layer 3'."""
-    return re.sub(r"\{(\w+)\}", lambda found: str(values[found[1]]), texts()[language][key])
+    filled = re.sub(r"\{(\w+)\}", lambda found: str(values[found[1]]), texts()[language][key])
+    return PARTICLE.sub(_fitting_particle, filled)
+
+
+def _fitting_particle(found: re.Match) -> str:
+    """슬픔이(가) -> 슬픔이, 분노이(가) -> 분노가: whether the last syllable ends in a consonant."""
+    syllable, quote, closed, opened = found.groups()
+    return syllable + quote + (closed if (ord(syllable) - ord("가")) % 28 else opened)
 
 
 def speaks_of_self_harm(text: str) -> bool:

@@ -274,6 +274,14 @@ def test_pointing_at_a_token_highlights_it_everywhere(visit, classifier):
             f"“{classifier(KOREAN).tokens[3]}” looks most at")
 
 
+def test_the_korean_page_puts_the_fitting_particle_after_a_token(visit, classifier):
+    with visit(f"text={KOREAN}&lang=ko") as page:
+        page.locator(".strip .token").nth(1).hover()
+        said = say("ko", "token_looks", token=classifier(KOREAN).tokens[1], list="")
+        assert "(" not in said
+        expect(page.locator(".readout")).to_contain_text(said.strip())
+
+
 def test_a_click_on_a_bar_colours_the_words_for_and_against_it(visit, classifier):
     with visit(f"text={KOREAN}") as page:
         page.locator('[data-class="achievement"]').click()

@@ -214,6 +214,12 @@ def test_strings_are_filled_in():
     assert say("ko", "layer_n", n=3) == "3층"
 
 
+@pytest.mark.parametrize(("token", "said"), [("슬픔", "“슬픔”이 많이"), ("분노", "“분노”가 많이"),
+                                             ("joy", "“joy”이(가) 많이")])
+def test_korean_particles_fit_the_word_before_them(token, said):
+    assert say("ko", "token_looks", token=token, list="").startswith(said)
+
+
 def test_six_example_texts_one_of_them_about_achievement():
     for language in LANGUAGES:
         assert len(texts()[language]["example_texts"]) == 6

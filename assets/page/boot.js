@@ -19,7 +19,10 @@ export function speak(chosen) {
 export function say(key, values = {}) {
   const template = boot.texts[language][key];
   if (typeof template !== "string") return template;
-  return template.replace(/\{(\w+)\}/g, (_, name) => values[name]);
+  // 슬픔이(가) → 슬픔이, 분노이(가) → 분노가: whether the last syllable ends in a consonant.
+  return template.replace(/\{(\w+)\}/g, (_, name) => values[name])
+    .replace(/([가-힣])(”?)([이은을])\(([가는를])\)/g, (_, syllable, quote, closed, opened) =>
+      syllable + quote + ((syllable.codePointAt(0) - 0xac00) % 28 ? closed : opened));
 }
 
 /** 0.8731 → "87.3 %" */
