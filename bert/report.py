@@ -194,6 +194,7 @@ def run_report(lab: Lab, text: str, options: Options) -> dict:
         "dev_scores": shares(inside(found, "finetune", "dev_scores")),
         "baselines": table_of(inside(found, "baselines")),
         "ablations": table_of(inside(found, "ablations")),
+        "more": table_of(inside(found, "evaluate", "more")),
         "learning_curve": learning_curve_of(inside(found, "learning_curve")),
         "public": public_of(inside(found, "evaluate", "public")),
     }
@@ -237,7 +238,7 @@ def report_table(data: Mapping[str, Any]) -> list[list]:
         rows += [["robustness", language, row["name"], row["share"]] for row in part["robustness"]]
         rows += [["reliability", language, f"said {row['said']} in {row['lines']:.0f} lines",
                   row["right"]] for row in part["reliability"]]
-    for part in ("baselines", "ablations", "learning_curve"):
+    for part in ("baselines", "ablations", "more", "learning_curve"):
         rows += [[part, language, f"{row.get('name', row.get('share'))} · {level}",
                   row[language][level]] for row in data[part]
                  for language in LANGUAGES for level in LEVELS]

@@ -33,7 +33,9 @@ METRICS = {
     "finetune": {"command": "x", "dev_scores": [0.486, 0.625, 0.731]},
     "evaluate": {"languages": {"ko": language_figures(0.8645), "en": language_figures(0.7998)},
                  "public": {"en_goemotions.test.tsv": {"lines": 1750, "accuracy": 0.2726,
-                                                       "macro_f1": 0.1842}}},
+                                                       "macro_f1": 0.1842}},
+                 "more": {"voices.tsv": {"checksum": "59431c", "ko": {"easy": 0.83, "hard": 0.52},
+                                         "en": {"easy": 0.82, "hard": 0.51}}}},
     "baselines": {"linear model": SCORES},
     "ablations": [{"name": "no distillation", "ko": {"easy": 0.71, "hard": 0.55},
                    "en": {"easy": 0.6}}],
@@ -85,6 +87,8 @@ def test_every_figure_is_the_one_in_the_file(lab_with):
     assert data["baselines"] == [{"name": "linear model", **SCORES}]
     assert data["ablations"] == [{"name": "no distillation", "ko": {"easy": 0.71, "hard": 0.55},
                                   "en": {"easy": 0.6, "hard": None}}]
+    assert data["more"] == [{"name": "voices.tsv", "ko": {"easy": 0.83, "hard": 0.52},
+                             "en": {"easy": 0.82, "hard": 0.51}}]
     assert [row["share"] for row in data["learning_curve"]] == [0.25, 1.0]
     assert data["learning_curve"][1]["en"] == SCORES["en"]
     assert data["public"] == [{"name": "en_goemotions.test.tsv", "lines": 1750, "accuracy": 0.2726,
@@ -205,7 +209,7 @@ def test_the_report_can_be_taken_away(lab_with, language):
     sheet = make_study(REPORT, data, "csv", language).content.decode("utf-8-sig").splitlines()
     for row in ("figures,ko,accuracy_easy,0.8645", "baselines,en,linear model · hard,0.608",
                 "dev score,,3,0.731", "reliability,en,said 0.93 in 40 lines,0.88",
-                "ablations,en,no distillation · easy,0.6"):
+                "ablations,en,no distillation · easy,0.6", "more,ko,voices.tsv · hard,0.52"):
         assert row in sheet
     assert not [row for row in sheet if row.startswith("ablations,en,no distillation · hard")]
 
@@ -235,6 +239,8 @@ def test_the_page_shows_the_figures_of_the_chosen_language(visit, serve, measure
             assert [int(cell or 0) for cell in cells] == sum(found["confusion"], [])
         linear = place.locator('tr[data-name="linear model"] td').all_inner_texts()
         assert sorted(float(cell[:-2]) for cell in linear) == [60.8, 85.8, 93.2, 93.9]
+        others = place.locator('tr[data-name="voices.tsv"] td').all_inner_texts()
+        assert sorted(float(cell[:-2]) for cell in others) == [51, 52, 82, 83]
         assert place.locator(".left-out li").count() == 0
 
 

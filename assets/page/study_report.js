@@ -53,11 +53,11 @@ function barCell(share) {
   return cell;
 }
 
-/** Accuracies by language and level, one row a model. */
-function scores(title, rows) {
+/** Accuracies by language and level, one row a model or file. */
+function scores(title, rows, kind = say("report_name")) {
   const groups = LANGUAGES.flatMap((name) => LEVELS.map((level) => [name, level]));
   return section(title, table(
-    [say("report_name"), ...groups.map(([name, level]) => `${languageName(name)}, ${levelName(level)}`)],
+    [kind, ...groups.map(([name, level]) => `${languageName(name)}, ${levelName(level)}`)],
     rows.map((row) => make("tr", { "data-name": row.name, class: row.isOwn ? "own" : null },
       make("th", { scope: "row" }, row.isOwn ? say("report_model") : row.name),
       ...groups.map(([name, level]) => barCell(row[name][level]))))));
@@ -182,7 +182,8 @@ export function build(place, choose) {
     const chosen = measured.includes(wanted) ? wanted : measured[0];
     const own = ownScores(data);
     fill(common, measured.length || data.baselines.length
-      ? scores(say("report_baselines"), [own, ...data.baselines]) : null);
+      ? scores(say("report_baselines"), [own, ...data.baselines]) : null,
+    data.more.length ? scores(say("report_more"), data.more, say("report_file")) : null);
     switcher.setAttribute("aria-label", say("report_results"));
     fill(switcher, ...(measured.length > 1 ? [make("span", {}, say("report_results")),
       ...measured.map((name) => make("button", { type: "button", class: "quiet", "data-results": name,
