@@ -79,5 +79,5 @@ WITHOUT_FEELING = (
     "우유 두 개랑 계란 한 판 샀음", "오늘 회의는 3시", "이 버스는 5분마다 다닙니다",
     "The shop opens at nine", "The meeting room is on the third floor",
     "Please print two copies by Monday", "Bus 42 leaves from platform 3",
-    "Water boils at 100 degrees", "The recipe needs two cups of flour",
+    "The recipe needs two cups of flour",
 )
