@@ -115,7 +115,9 @@ class Resplit:
                             for at in range(3 if inside else 1, len(piece))
                             if piece[:at] in known and "##" + piece[at:] in known]
 
-    def __call__(self, ids: Sequence[int], draw: np.random.Generator) -> list[int]:
+    def __call__(self, ids: list[int], draw: np.random.Generator) -> list[int]:
+        if not self.share:
+            return ids
         pieces: list[int] = []
         for i, chance in zip(ids, draw.random(len(ids)).tolist(), strict=True):
             cuts = self.cuts[i]

@@ -45,10 +45,12 @@ def average(folders: Sequence[Path], shares: Sequence[float], dev: Path,
     model, tokenizer, lines = parts[0].model, parts[0].tokenizer, read_labelled(dev)
     model.load_state_dict({name: sum(share * own[name] for share, own in
                                      zip(shares, weights, strict=True)) for name in weights[0]})
-    score = dev_score(logits_of(model, tokenizer, [line.text for line in lines]), lines)
-    fold_temperature(model, tokenizer, [line for path in temperature_on
-                                        for line in read_labelled(path)])
-    set_threshold(model, tokenizer, lines, FinetuneConfig.keep_feeling)
+    logits = logits_of(model, tokenizer, [line.text for line in lines])
+    score = dev_score(logits, lines)
+    told = [line for path in temperature_on for line in read_labelled(path)]
+    temperature = fold_temperature(
+        model, logits_of(model, tokenizer, [line.text for line in told]), told)
+    set_threshold(model, logits / temperature, lines, FinetuneConfig.keep_feeling)
     known = read_metrics(folders[-1])
     facts = {name: known[name] for name in ("finetune", "curves") if name in known}
     facts |= {"average": {"command": described_call("bert.average"), "shares": list(shares),

@@ -54,10 +54,8 @@ class DistillConfig(LoopConfig):
         super().__post_init__()
         self.check_at_least(1, "epochs")
         self.check_at_least(3, "longest")
-        for name in ("mask_rate", "resplit"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"--{name.replace('_', '-')} is {getattr(self, name)}: expected a "
-                                 "share from 0 to below 1")
+        self.check("a share from 0 to below 1", lambda share: 0 <= share < 1, "mask_rate",
+                   "resplit")
 
 
 @dataclass(frozen=True)
@@ -134,7 +132,7 @@ class DistillData:
                                         cache / str(number))
                         for number, folder in enumerate(teachers)]
         self.width = sum(vectors.shape[1] for vectors in self.vectors)
-        self.resplit = Resplit(tokenizer, settings.resplit) if settings.resplit else None
+        self.resplit = Resplit(tokenizer, settings.resplit)
         self.ids = [ids[:settings.longest - 2] for ids in tokenizer.encode_ids(texts)]
         self.lengths = np.array([len(ids) + 2 for ids in self.ids])
         self.tokenizer, self.masking = tokenizer, Masking(tokenizer)
@@ -156,10 +154,8 @@ class DistillData:
 
     def _batch(self, epoch: int, number: int, chosen: np.ndarray) -> DistillBatch:
         draw = np.random.default_rng([self.settings.seed, epoch, 2, number])
-        rows = [self.ids[i] for i in chosen]
-        if self.resplit:
-            rows = [self.resplit(ids, draw)[:self.settings.longest - 2] for ids in rows]
-        ids, is_token = self.tokenizer.frame(rows)
+        ids, is_token = self.tokenizer.frame([
+            self.resplit(self.ids[i], draw)[:self.settings.longest - 2] for i in chosen])
         vectors = np.concatenate([part[self.meaning[chosen]] for part in self.vectors], axis=1,
                                  dtype=np.float32) / np.sqrt(len(self.vectors), dtype=np.float32)
         if not self.settings.mask_rate:

@@ -87,11 +87,8 @@ class FinetuneConfig(LoopConfig):
         super().__post_init__()
         self.check_at_least(1, "epochs")
         self.check_at_least(3, "longest")
-        for name in ("dropout", "label_smoothing", "vary", "resplit", "hide", "teacher_share",
-                     "keep_feeling"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"--{name.replace('_', '-')} is {getattr(self, name)}: expected a "
-                                 "share from 0 to 1")
+        self.check("a share from 0 to 1", lambda share: 0 <= share <= 1, "dropout",
+                   "label_smoothing", "vary", "resplit", "hide", "teacher_share", "keep_feeling")
 
 
 # ---------------------------------------------------------------------------------- learning
@@ -163,21 +160,22 @@ def dev_score(logits: np.ndarray, lines: Sequence[LabelledLine]) -> float:
     return float(np.mean([np.mean(part) for part in parts.values()]))
 
 
-def fold_temperature(model: BertForSequenceClassification, tokenizer: WordPieceTokenizer,
-                     lines: Sequence[LabelledLine]) -> None:
-    """Scale the classifier so that it is right as often as it says it is."""
-    felt = [line for line in lines if line.label != NONE]
-    logits = logits_of(model, tokenizer, [line.text for line in felt])
-    temperature = fit_temperature(logits, np.array([KEYS.index(line.label) for line in felt]))
+def fold_temperature(model: BertForSequenceClassification, logits: np.ndarray,
+                     lines: Sequence[LabelledLine]) -> float:
+    """Scale the classifier so that it is right as often as it says it is; returns by how much its
+    logits have been divided."""
+    is_feeling = np.array([line.label != NONE for line in lines])
+    truth = np.array([KEYS.index(line.label) for line in lines if line.label != NONE])
+    temperature = fit_temperature(logits[is_feeling], truth)
     with torch.no_grad():
         model.classifier.weight /= temperature
         model.classifier.bias /= temperature
+    return temperature
 
 
-def set_threshold(model: BertForSequenceClassification, tokenizer: WordPieceTokenizer,
+def set_threshold(model: BertForSequenceClassification, logits: np.ndarray,
                   lines: Sequence[LabelledLine], keep: float) -> None:
     """Put into the config from which probability on an answer is `confident`."""
-    logits = logits_of(model, tokenizer, [line.text for line in lines])
     top = torch.from_numpy(logits).softmax(-1).numpy().max(axis=1)
     is_feeling = np.array([line.label != NONE for line in lines])
     threshold = fit_threshold(top[is_feeling], top[~is_feeling], keep)
@@ -255,8 +253,9 @@ def finish(best: Path, settings: FinetuneConfig, dev: Sequence[LabelledLine],
     kept = load_checkpoint(best)
     model = kept.model
     if dev:
-        fold_temperature(model, kept.tokenizer, dev)
-        set_threshold(model, kept.tokenizer, dev, settings.keep_feeling)
+        logits = logits_of(model, kept.tokenizer, [line.text for line in dev])
+        temperature = fold_temperature(model, logits, dev)
+        set_threshold(model, logits / temperature, dev, settings.keep_feeling)
     facts = {"finetune": {
         "command": described_call("bert.finetune"), "seed": settings.seed,
         "settings": asdict(settings), "dev_scores": progress.get("dev_scores", [])},

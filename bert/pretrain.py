@@ -54,8 +54,7 @@ class PretrainConfig(LoopConfig):
         super().__post_init__()
         self.check_at_least(1, "steps")
         self.check_at_least(8, "sequence_length")
-        if not 0 < self.mask_rate < 1:
-            raise ValueError(f"--mask-rate is {self.mask_rate}: expected a share between 0 and 1")
+        self.check("a share between 0 and 1", lambda share: 0 < share < 1, "mask_rate")
 
 
 def batch_losses(model: BertForPreTraining, batch: PretrainBatch, device: torch.device) -> Sums:

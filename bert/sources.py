@@ -185,7 +185,7 @@ class LabelledData:
         self.sources, self.tokenizer = list(sources), tokenizer
         self.batch_tokens, self.seed = batch_tokens, seed
         self.longest, self.varied, self.hidden = longest, varied, hidden
-        self.resplit = Resplit(tokenizer, resplit) if resplit else None
+        self.resplit = Resplit(tokenizer, resplit)
         self.ids = [self._encode(source.texts) for source in self.sources]
         self.num_batches = len(self._plan(0))
 
@@ -215,9 +215,8 @@ class LabelledData:
         texts = [vary(source.texts[chosen[place]], draw) for place in changed]
         for place, ids in zip(changed, self._encode(texts) if texts else [], strict=True):
             rows[place] = ids or rows[place]
-        if self.resplit:
-            rows = [self.resplit(ids, draw)[:self.longest - 2] for ids in rows]
-        ids, is_token = self.tokenizer.frame(rows)
+        ids, is_token = self.tokenizer.frame([self.resplit(ids, draw)[:self.longest - 2]
+                                              for ids in rows])
         if self.hidden:
             is_hidden = draw.random(ids.shape) < self.hidden
             ids[is_hidden & ~np.isin(ids, self.tokenizer.special_ids)] = self.tokenizer.mask_id

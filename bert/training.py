@@ -106,17 +106,16 @@ class LoopConfig:
 
     def __post_init__(self) -> None:
         self.check_at_least(1, "batch_tokens", "report_every")
-        for name in ("learning_rate", "clip", "layer_decay"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"--{name.replace('_', '-')} is {getattr(self, name)}: "
-                                 "expected more than 0")
+        self.check("more than 0", lambda value: value > 0, "learning_rate", "clip", "layer_decay")
+
+    def check(self, expected: str, is_right: Callable[[float], bool], *names: str) -> None:
+        """Refuse settings that make no sense, each with one sentence."""
+        for name in names:
+            if not is_right(value := getattr(self, name)):
+                raise ValueError(f"--{name.replace('_', '-')} is {value}: expected {expected}")
 
     def check_at_least(self, least: int, *names: str) -> None:
-        """Refuse settings below what makes sense."""
-        for name in names:
-            if getattr(self, name) < least:
-                raise ValueError(f"--{name.replace('_', '-')} is {getattr(self, name)}: "
-                                 f"expected at least {least}")
+        self.check(f"at least {least}", lambda value: value >= least, *names)
 
 
 # ---------------------------------------------------------------------------------- optimizer

@@ -183,7 +183,7 @@ export function build(place, choose) {
     const own = ownScores(data);
     fill(common, measured.length || data.baselines.length
       ? scores(say("report_baselines"), [own, ...data.baselines]) : null,
-    data.more.length ? scores(say("report_more"), data.more, say("report_file")) : null);
+      data.more.length ? scores(say("report_more"), data.more, say("report_file")) : null);
     switcher.setAttribute("aria-label", say("report_results"));
     fill(switcher, ...(measured.length > 1 ? [make("span", {}, say("report_results")),
       ...measured.map((name) => make("button", { type: "button", class: "quiet", "data-results": name,
