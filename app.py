@@ -300,14 +300,12 @@ def build_parser() -> Parser:
 def main(argv: Sequence[str] | None = None) -> None:
     parser = build_parser()
     arguments = parser.parse_args(argv)
-    try:
+    with parser.one_sentence():
         if not 1 <= arguments.port <= 65_535:
             raise ValueError(f"port {arguments.port} does not exist: choose 1024 to 65535")
         tune_machine()
         classifier = EmotionClassifier.load(arguments.checkpoint)
         port = free_port(arguments.host, arguments.port)
-    except (ValueError, OSError) as error:
-        parser.error(str(error))
     if port != arguments.port:
         print(f"port {arguments.port} is taken: using {port}")
     try:

@@ -2,7 +2,8 @@
 
 `refill` masks words and lets the pre-trained model fill them in again (with the shipped one it
 costs more than it gives, see the model card); `vary` changes how a line is written: a lost space, a
-typo, another case, a trailing ㅋㅋ; `Resplit` cuts its words into other pieces.
+typo, another case, a trailing ㅋㅋ; `Resplit` cuts its words into other pieces; `Rewritten` does
+both anew every time a line is read.
 """
 
 from collections.abc import Sequence
@@ -53,26 +54,27 @@ def refill(lines: Sequence[LabelledLine], checkpoint: Checkpoint, rate: float = 
 
 # ---------------------------------------------------------------------------------- other spellings
 
-ENDINGS = ("ㅋㅋ", "ㅎㅎ", "ㅠㅠ", "ㅜㅜ", "!!", "!", "...", "~", "..", " ㅋㅋㅋ")
+ENDINGS = ("ㅋㅋ", "ㅎㅎ", "ㅠㅠ", "ㅜㅜ", "!!", "!", "...", "~", "..", " ㅋㅋㅋ", "!!!", " !!")
 
 
 def vary(text: str, draw: np.random.Generator) -> str:
     """One small change that leaves the feeling as it is."""
-    change = draw.integers(5)
+    change = draw.choice(4, p=(0.35, 0.3, 0.25, 0.1))
     if change == 0:
         return _move_a_space(text, draw)
     if change == 1:
-        return text.rstrip(".!~ ") + ENDINGS[draw.integers(len(ENDINGS))]
+        kept = text if draw.random() < 0.5 else text.rstrip(".!~ ")
+        return kept + ENDINGS[draw.integers(len(ENDINGS))]
     if change == 2:
-        return text.upper() if draw.random() < 0.3 else text.lower().rstrip(".")
-    return _mistype(text, draw)
+        return _mistype(text, draw)
+    return text.upper() if draw.random() < 0.3 else text.lower().rstrip(".")
 
 
 def _move_a_space(text: str, draw: np.random.Generator) -> str:
     """Join two words, or cut one in two."""
     words = text.split()
     place = int(draw.integers(len(words))) if words else 0
-    if len(words) > 1 and draw.random() < 0.6:
+    if len(words) > 1 and draw.random() < 0.75:
         place = min(place, len(words) - 2)
         words[place:place + 2] = [words[place] + words[place + 1]]
     elif words and len(words[place]) > 2:
@@ -126,3 +128,28 @@ class Resplit:
             else:
                 pieces.append(i)
         return pieces
+
+
+class Rewritten:
+    """Lines as pieces, written a little differently whenever they are read: a share of the lines
+    by `vary`, a share of their pieces by `Resplit`."""
+
+    def __init__(self, texts: Sequence[str], tokenizer: WordPieceTokenizer, longest: int,
+                 varied: float, resplit: float) -> None:
+        self.texts, self.tokenizer = texts, tokenizer
+        self.longest, self.varied = longest, varied
+        self.resplit = Resplit(tokenizer, resplit)
+        self.ids = self._encode(texts)
+        self.lengths = np.array([len(ids) + 2 for ids in self.ids])
+
+    def _encode(self, texts: Sequence[str]) -> list[list[int]]:
+        return [ids[:self.longest - 2] for ids in self.tokenizer.encode_ids(list(texts))]
+
+    def read(self, chosen: np.ndarray, draw: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """Framed ids and where there are tokens, both (B, T)."""
+        rows = [self.ids[i] for i in chosen]
+        changed = np.flatnonzero(draw.random(len(chosen)) < self.varied)
+        texts = [vary(self.texts[chosen[place]], draw) for place in changed]
+        for place, ids in zip(changed, self._encode(texts) if texts else [], strict=True):
+            rows[place] = ids or rows[place]
+        return self.tokenizer.frame([self.resplit(ids, draw)[:self.longest - 2] for ids in rows])

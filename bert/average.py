@@ -78,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = build_parser()
     arguments = parser.parse_args(argv)
     tune_machine()
-    try:
+    with parser.one_sentence():
         given = arguments.shares or [1.0] * len(arguments.checkpoints)
         if len(given) != len(arguments.checkpoints) or min(given) < 0 or not sum(given):
             raise ValueError("--shares: give one share of 0 or more for each checkpoint")
@@ -86,8 +86,6 @@ def main(argv: Sequence[str] | None = None) -> None:
         score = average(arguments.checkpoints, shares, arguments.dev,
                         arguments.temperature_on or [arguments.dev], arguments.out)
         print(f"dev {score:.4f}")
-    except (ValueError, OSError) as error:
-        parser.error(str(error))
 
 
 if __name__ == "__main__":

@@ -95,14 +95,12 @@ def run(arguments) -> dict[str, Any]:
 def main(argv: Sequence[str] | None = None) -> None:
     parser = build_parser()
     arguments = parser.parse_args(argv)
-    try:
+    with parser.one_sentence():
         results = run(arguments)
         if arguments.checkpoint and not arguments.max_steps:
             write_metrics(arguments.checkpoint, {
                 "baselines": {"linear model": results["curve"]["1.0"]},
                 "learning_curve": results["curve"]})
-    except (ValueError, OSError) as error:
-        parser.error(str(error))
 
 
 if __name__ == "__main__":

@@ -72,31 +72,28 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = build_parser()
     arguments = parser.parse_args(argv)
     os.environ["HF_HUB_OFFLINE"] = "1"  # the peers have their weights from us
-    with tempfile.TemporaryDirectory() as spare:
-        try:
-            unknown = sorted(set(arguments.sections) - set(SECTIONS))
-            if unknown:
-                raise ValueError(f"no section {unknown[0]!r}: choose from {', '.join(SECTIONS)}")
-            if arguments.max_steps is not None and arguments.max_steps < 1:
-                raise ValueError(f"--max-steps is {arguments.max_steps}: expected at least 1")
-            checkpoint = arguments.checkpoint
-            if checkpoint is None and SHIPPED.is_dir():
-                checkpoint = SHIPPED
-            if checkpoint is None:
-                checkpoint = Path(spare) / "random"
-                save_random_model(checkpoint)
-                print(f"{SHIPPED} does not exist: a random model of the same shape is used")
-            bench = Bench(checkpoint, arguments.quick, arguments.max_steps)
-            rows = measure(bench, arguments.sections or list(SECTIONS))
-            if arguments.out is not None:
-                arguments.out.write_text(json.dumps({
-                    "command": "python -m bert.bench " + " ".join(argv or sys.argv[1:]),
-                    "checkpoint": str(checkpoint), "processors": os.cpu_count(),
-                    "threads": torch.get_num_threads(), "torch": torch.__version__,
-                    "rows": rows}, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-                print(f"saved {arguments.out}")
-        except (ValueError, OSError) as error:
-            parser.error(str(error))
+    with tempfile.TemporaryDirectory() as spare, parser.one_sentence():
+        unknown = sorted(set(arguments.sections) - set(SECTIONS))
+        if unknown:
+            raise ValueError(f"no section {unknown[0]!r}: choose from {', '.join(SECTIONS)}")
+        if arguments.max_steps is not None and arguments.max_steps < 1:
+            raise ValueError(f"--max-steps is {arguments.max_steps}: expected at least 1")
+        checkpoint = arguments.checkpoint
+        if checkpoint is None and SHIPPED.is_dir():
+            checkpoint = SHIPPED
+        if checkpoint is None:
+            checkpoint = Path(spare) / "random"
+            save_random_model(checkpoint)
+            print(f"{SHIPPED} does not exist: a random model of the same shape is used")
+        bench = Bench(checkpoint, arguments.quick, arguments.max_steps)
+        rows = measure(bench, arguments.sections or list(SECTIONS))
+        if arguments.out is not None:
+            arguments.out.write_text(json.dumps({
+                "command": "python -m bert.bench " + " ".join(argv or sys.argv[1:]),
+                "checkpoint": str(checkpoint), "processors": os.cpu_count(),
+                "threads": torch.get_num_threads(), "torch": torch.__version__,
+                "rows": rows}, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+            print(f"saved {arguments.out}")
 
 
 if __name__ == "__main__":

@@ -8,6 +8,8 @@ import argparse
 import json
 import shlex
 import sys
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, NoReturn, Self
@@ -160,9 +162,12 @@ class BertConfig:
             raise ValueError(f"{path}: {' '.join(str(error).split())}") from None
 
 
-def add_options(parser: argparse.ArgumentParser, settings: type) -> None:
-    """Give the parser one flag per field of a settings class."""
+def add_options(parser: argparse.ArgumentParser, settings: type,
+                without: Collection[str] = ()) -> None:
+    """Give the parser one flag per field of a settings class, but for those `without`."""
     for item in fields(settings):
+        if item.name in without:
+            continue
         flag = "--" + item.name.replace("_", "-")
         text = item.metadata["help"].replace("%", "%%")
         if item.type is bool:
@@ -199,3 +204,11 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {' '.join(message.split())} (see --help)\n")
+
+    @contextmanager
+    def one_sentence(self) -> Iterator[None]:
+        """What a command finds wrong with its input or its files ends it with that sentence."""
+        try:
+            yield
+        except (ValueError, OSError) as error:
+            self.error(str(error))

@@ -21,7 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from bert.augment import Resplit
+from bert.augment import Rewritten
 from bert.checkpoint import (
     TOKENIZER,
     Checkpoint,
@@ -48,6 +48,7 @@ class DistillConfig(LoopConfig):
     epochs: int = option(2, "times through the lines")
     longest: int = option(64, "pieces of a line that are read")
     mask_rate: float = option(0.0, "share of pieces to mask and predict; 0: none")
+    vary: float = option(0.0, "share of lines written differently: spaces, typos, case, ㅋㅋ")
     resplit: float = option(0.0, "share of pieces cut in two known ones")
 
     def __post_init__(self) -> None:
@@ -55,7 +56,7 @@ class DistillConfig(LoopConfig):
         self.check_at_least(1, "epochs")
         self.check_at_least(3, "longest")
         self.check("a share from 0 to below 1", lambda share: 0 <= share < 1, "mask_rate",
-                   "resplit")
+                   "vary", "resplit")
 
 
 @dataclass(frozen=True)
@@ -132,17 +133,15 @@ class DistillData:
                                         cache / str(number))
                         for number, folder in enumerate(teachers)]
         self.width = sum(vectors.shape[1] for vectors in self.vectors)
-        self.resplit = Resplit(tokenizer, settings.resplit)
-        self.ids = [ids[:settings.longest - 2] for ids in tokenizer.encode_ids(texts)]
-        self.lengths = np.array([len(ids) + 2 for ids in self.ids])
-        self.tokenizer, self.masking = tokenizer, Masking(tokenizer)
+        self.lines = Rewritten(texts, tokenizer, settings.longest, settings.vary, settings.resplit)
+        self.masking = Masking(tokenizer)
         self.num_batches = len(self._plan(0))
 
     def _plan(self, epoch: int) -> list[np.ndarray]:
         draw = np.random.default_rng([self.settings.seed, epoch])
         tokens = self.settings.batch_tokens * self.processes.world_size
         return [chosen[self.processes.rank::self.processes.world_size]
-                for chosen in batches_by_length(self.lengths, tokens, draw)
+                for chosen in batches_by_length(self.lines.lengths, tokens, draw)
                 if len(chosen) >= self.processes.world_size]
 
     def batches(self, epoch: int, first: int) -> Iterator[tuple[int, int, DistillBatch]]:
@@ -154,8 +153,7 @@ class DistillData:
 
     def _batch(self, epoch: int, number: int, chosen: np.ndarray) -> DistillBatch:
         draw = np.random.default_rng([self.settings.seed, epoch, 2, number])
-        ids, is_token = self.tokenizer.frame([
-            self.resplit(self.ids[i], draw)[:self.settings.longest - 2] for i in chosen])
+        ids, is_token = self.lines.read(chosen, draw)
         vectors = np.concatenate([part[self.meaning[chosen]] for part in self.vectors], axis=1,
                                  dtype=np.float32) / np.sqrt(len(self.vectors), dtype=np.float32)
         if not self.settings.mask_rate:
@@ -260,10 +258,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = build_parser()
     arguments = parser.parse_args(argv)
     tune_machine()
-    try:
+    with parser.one_sentence():
         distill(arguments)
-    except (ValueError, OSError) as error:
-        parser.error(str(error))
 
 
 if __name__ == "__main__":

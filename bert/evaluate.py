@@ -217,12 +217,9 @@ def build_parser() -> Parser:
     return parser
 
 
-def evaluate(arguments) -> dict[str, Any]:
+def evaluate(arguments, lines: Sequence[LabelledLine]) -> dict[str, Any]:
     if arguments.public and arguments.label_map is None:
         raise ValueError("--public needs --label-map")
-    lines = read_labelled(arguments.data)
-    if arguments.max_steps:
-        lines = lines[:arguments.max_steps * 32]
     classifier = load_ten(arguments.checkpoint)
     results: dict[str, Any] = {
         "command": described_call("bert.evaluate"),
@@ -250,9 +247,11 @@ def evaluate(arguments) -> dict[str, Any]:
 def main(argv: Sequence[str] | None = None) -> None:
     parser = build_parser()
     arguments = parser.parse_args(argv)
-    try:
-        results = evaluate(arguments)
+    with parser.one_sentence():
         lines = read_labelled(arguments.data)
+        if arguments.max_steps:
+            lines = lines[:arguments.max_steps * 32]
+        results = evaluate(arguments, lines)
         tables = {name: {Path(folder).name: measure_levels(
             load_ten(Path(folder)), languages or list(results["languages"]), lines)
             for folder, *languages in given}
@@ -263,8 +262,6 @@ def main(argv: Sequence[str] | None = None) -> None:
             print_levels(name, scores)
         if not arguments.dry and not arguments.max_steps:
             write_metrics(arguments.checkpoint, {"evaluate": results, **tables})
-    except (ValueError, OSError) as error:
-        parser.error(str(error))
 
 
 if __name__ == "__main__":

@@ -339,14 +339,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = build_parser()
     arguments = parser.parse_args(argv)
     tune_machine()
-    try:
+    with parser.one_sentence():
         settings = read_options(arguments, FinetuneConfig)
         dev = [line for path in arguments.dev for line in read_labelled(path)
                if not arguments.languages or line.language in arguments.languages]
         finetune(settings, arguments.start_from, read_sources(arguments, settings), dev,
                  arguments.run_dir, arguments.out, arguments.max_steps)
-    except (ValueError, OSError) as error:
-        parser.error(str(error))
 
 
 if __name__ == "__main__":

@@ -394,13 +394,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     check_call(parser, arguments)
     sys.stdout.reconfigure(encoding="utf-8" if arguments.json else None, errors="replace")
     tune_machine()
-    try:
-        run(parser, arguments)
-        sys.stdout.flush()
-    except BrokenPipeError:  # the reader has seen enough, as in `| head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (ValueError, OSError) as error:
-        parser.error(str(error))
+    with parser.one_sentence():
+        try:
+            run(parser, arguments)
+            sys.stdout.flush()
+        except BrokenPipeError:  # the reader has seen enough, as in `| head`
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

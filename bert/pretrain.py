@@ -128,7 +128,8 @@ def build_parser() -> Parser:
                         help="begin with the weights of a checkpoint instead of random ones")
     parser.add_argument("--max-steps", type=int, help="stop after this many steps; 2 is a dry run")
     add_options(parser.add_argument_group("training"), PretrainConfig)
-    add_options(parser.add_argument_group("network"), BertConfig)
+    add_options(parser.add_argument_group("network"), BertConfig,
+                without=("vocab_size",))  # the tokenizer says it
     parser.set_defaults(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
     return parser
 
@@ -137,7 +138,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = build_parser()
     arguments = parser.parse_args(argv)
     tune_machine()
-    try:
+    with parser.one_sentence():
         if not arguments.corpus and not arguments.lines:
             raise ValueError("no text: give --corpus or --lines")
         tokenizer = WordPieceTokenizer.load(arguments.tokenizer / "tokenizer.json")
@@ -159,8 +160,6 @@ def main(argv: Sequence[str] | None = None) -> None:
         pretrain(config, settings, corpus, tokenizer, arguments.run_dir, arguments.out, processes,
                  arguments.max_steps, arguments.start_from)
         processes.leave()
-    except (ValueError, OSError) as error:
-        parser.error(str(error))
 
 
 if __name__ == "__main__":

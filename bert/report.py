@@ -31,7 +31,7 @@ COMMANDS = {"languages": "bert.evaluate", "reliability": "bert.evaluate",
 # ---------------------------------------------------------------------------------- reading
 
 
-def read_metrics(path: Path) -> tuple[dict, str | None]:
+def distrustful_read(path: Path) -> tuple[dict, str | None]:
     """What a metrics.json holds, and "missing" or "unreadable" if it holds nothing."""
     try:
         if not path.is_file():
@@ -183,8 +183,8 @@ def learning_curve_of(found: Any) -> list[dict]:
 
 def run_report(lab: Lab, text: str, options: Options) -> dict:
     checkpoint = lab.classifier.checkpoint
-    found, problem = read_metrics(checkpoint.folder / "metrics.json")
-    earlier, _ = read_metrics(lab.pretrained_folder / "metrics.json")
+    found, problem = distrustful_read(checkpoint.folder / "metrics.json")
+    earlier, _ = distrustful_read(lab.pretrained_folder / "metrics.json")
     keys = lab.classifier.keys if checkpoint.has_classifier else ()
     measured = {language: language_part(inside(found, "evaluate", "languages", language), len(keys))
                 for language in LANGUAGES}

@@ -129,12 +129,10 @@ def build_parser() -> Parser:
 def main(argv: Sequence[str] | None = None) -> None:
     parser = build_parser()
     arguments = parser.parse_args(argv)
-    try:
+    with parser.one_sentence():
         if not arguments.checkpoint.is_dir():
             raise ValueError(f"{arguments.checkpoint} is not a folder: expected a checkpoint")
         take_all(arguments.checkpoint.resolve(), arguments.out, arguments.only)
-    except (ValueError, OSError) as error:
-        parser.error(str(error))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bert.augment import Resplit, vary
+from bert.augment import Rewritten
 from bert.corpus import LabelledLine, batches_by_length, read_text_lines
 from bert.labels import KEYS, NONE
 from bert.tokenizer import WordPieceTokenizer
@@ -183,20 +183,15 @@ class LabelledData:
                  batch_tokens: int, seed: int, longest: int = 64, varied: float = 0.0,
                  resplit: float = 0.0, hidden: float = 0.0) -> None:
         self.sources, self.tokenizer = list(sources), tokenizer
-        self.batch_tokens, self.seed = batch_tokens, seed
-        self.longest, self.varied, self.hidden = longest, varied, hidden
-        self.resplit = Resplit(tokenizer, resplit)
-        self.ids = [self._encode(source.texts) for source in self.sources]
+        self.batch_tokens, self.seed, self.hidden = batch_tokens, seed, hidden
+        self.lines = [Rewritten(source.texts, tokenizer, longest, varied, resplit)
+                      for source in self.sources]
         self.num_batches = len(self._plan(0))
-
-    def _encode(self, texts: list[str]) -> list[list[int]]:
-        return [ids[:self.longest - 2] for ids in self.tokenizer.encode_ids(texts)]
 
     def _plan(self, epoch: int) -> list[tuple[int, np.ndarray]]:
         draw = np.random.default_rng([self.seed, epoch])
-        plan = [(number, chosen) for number, rows in enumerate(self.ids) for chosen in
-                batches_by_length(np.array([len(ids) + 2 for ids in rows]), self.batch_tokens,
-                                  draw)]
+        plan = [(number, chosen) for number, lines in enumerate(self.lines)
+                for chosen in batches_by_length(lines.lengths, self.batch_tokens, draw)]
         draw.shuffle(plan)
         return plan
 
@@ -210,13 +205,8 @@ class LabelledData:
 
     def _batch(self, number: int, chosen: np.ndarray,
                draw: np.random.Generator) -> LabelledBatch:
-        source, rows = self.sources[number], [self.ids[number][i] for i in chosen]
-        changed = np.flatnonzero(draw.random(len(chosen)) < self.varied)
-        texts = [vary(source.texts[chosen[place]], draw) for place in changed]
-        for place, ids in zip(changed, self._encode(texts) if texts else [], strict=True):
-            rows[place] = ids or rows[place]
-        ids, is_token = self.tokenizer.frame([self.resplit(ids, draw)[:self.longest - 2]
-                                              for ids in rows])
+        source = self.sources[number]
+        ids, is_token = self.lines[number].read(chosen, draw)
         if self.hidden:
             is_hidden = draw.random(ids.shape) < self.hidden
             ids[is_hidden & ~np.isin(ids, self.tokenizer.special_ids)] = self.tokenizer.mask_id

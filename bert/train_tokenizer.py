@@ -57,7 +57,7 @@ def build_parser() -> Parser:
 def main(argv: Sequence[str] | None = None) -> None:
     parser = build_parser()
     arguments = parser.parse_args(argv)
-    try:
+    with parser.one_sentence():
         if not 0 < arguments.megabytes < 1e6 or arguments.max_steps < 0:
             raise ValueError("--megabytes and --max-steps: expected more than 0")
         characters = arguments.max_steps * 1_000 or math.ceil(arguments.megabytes * 1e6)
@@ -66,8 +66,6 @@ def main(argv: Sequence[str] | None = None) -> None:
             balanced_lines(arguments.text, characters, arguments.seed), arguments.vocab_size,
             arguments.lower_case, arguments.alphabet_size)
         replace_folder(arguments.out, tokenizer.save, marker=TOKENIZER)
-    except (ValueError, OSError) as error:
-        parser.error(str(error))
     print(f"{len(tokenizer):,} pieces -> {arguments.out}/tokenizer.json", file=sys.stdout)
 
 

@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 
 from bert import average, distill, evaluate, finetune, pretrain, sources, train_tokenizer
-from bert.augment import Resplit, refill, vary
+from bert.augment import Resplit, Rewritten, refill, vary
 from bert.checkpoint import load_checkpoint, save_checkpoint, untrained
 from bert.config import BertConfig
 from bert.corpus import TokenCorpus
@@ -329,7 +329,8 @@ def test_a_varied_line_differs_a_little_and_is_drawn_from_the_seed():
                       for _ in range(200)]
     assert len(set(varied)) > 40
     assert all(abs(len(line) - len(text)) <= 4 for line in varied)
-    assert {"", "a"} == {vary("", draw), vary("a", draw).lower()[:1]}
+    assert {vary("a", draw).lower()[:1] for _ in range(50)} == {"a"}
+    assert {len(vary("", draw)) for _ in range(50)} <= set(range(5))
 
 
 def test_words_cut_into_other_pieces_are_still_the_same_words(tokenizer, texts):
@@ -340,6 +341,17 @@ def test_words_cut_into_other_pieces_are_still_the_same_words(tokenizer, texts):
     assert len({tuple(way) for way in ways}) > 10
     assert {tokenizer.decode(way) for way in ways} == {tokenizer.decode(ids)}
     assert tokenizer.unk_id not in {i for way in ways for i in way}
+
+
+def test_lines_are_written_anew_whenever_they_are_read(tokenizer, texts):
+    chosen = np.arange(len(texts))
+    plain = Rewritten(texts, tokenizer, 64, 0.0, 0.0)
+    read = [tuple(map(tuple, plain.read(chosen, np.random.default_rng(i))[0])) for i in range(5)]
+    assert set(read) == {tuple(map(tuple, tokenizer.frame(tokenizer.encode_ids(texts))[0]))}
+    varied = Rewritten(texts, tokenizer, 12, 0.9, 0.2)
+    rows = [varied.read(chosen, np.random.default_rng(i)) for i in range(5)]
+    assert len({ids.tobytes() for ids, _ in rows}) == 5
+    assert all(ids.shape[1] <= 12 and ids.shape == is_token.shape for ids, is_token in rows)
 
 
 def test_hidden_pieces_are_masked_and_nothing_else_is(tokenizer, texts):
@@ -518,7 +530,7 @@ def test_a_student_learns_from_several_teachers_at_once(files, tmp_path):
                   str(start), "--english", str(files / "lines.txt"), "--run-dir",
                   str(tmp_path / "run"), "--out", str(tmp_path / "out"), "--epochs", "40",
                   "--batch-tokens", "256", "--learning-rate", "3e-3", "--resplit", "0.1",
-                  "--warmup", "5", "--report-every", "1"])
+                  "--vary", "0.1", "--warmup", "5", "--report-every", "1"])
     history = reports(tmp_path / "run")
     assert history[-1]["pooled_loss"] < 0.5 * history[0]["pooled_loss"]
     widths = [np.load(path).shape[1] for path in sorted((tmp_path / "run").glob("vectors/*/*.npy"))]
