@@ -6,7 +6,6 @@ BertViz (bytes). Every server is a process of its own on a free port of this mac
 
 import asyncio
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -24,15 +23,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from bert.browser import browser
 from bert.measuring import ROOT, Bench, Comparison, needs, shuffled_words, text_of
 from bert.predict import EmotionClassifier
 
 APP, PLAIN_APP = ROOT / "app.py", ROOT / "tests" / "plain_app.py"
 EMPTY_APP = "import gradio, torch\nwith gradio.Blocks() as demo: pass\ndemo.launch(ssr_mode=False)"
 PLAIN = "gr.Interface, pipeline, pyplot"
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-BROWSER_OPTIONS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking",
-                   "--disable-component-update", "--disable-sync", "--no-first-run")
 PATIENCE = 600          # seconds: a limit for a hang
 PAGE_TOKENS = (16, 64)
 VISITORS, LOAD_SECONDS, LOAD_TOKENS = 50, 30, (8, 16, 24, 32, 48)
@@ -216,21 +213,6 @@ class PlainVisit(Visit):
     def choose_layer(self, layer: int) -> None:
         self.page.fill("input[type=number] >> nth=0", str(layer))
         self.page.click("button.primary")
-
-
-@contextmanager
-def browser() -> Iterator[Any]:
-    needs("playwright")
-    program = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if program is None:
-        raise ValueError("no Chromium was found, and the page is measured in it: install chromium")
-    from playwright.sync_api import sync_playwright
-    with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=program, args=list(BROWSER_OPTIONS))
-        try:
-            yield running
-        finally:
-            running.close()
 
 
 def bertviz_bytes(classifier: EmotionClassifier, text: str) -> dict[str, int]:

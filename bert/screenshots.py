@@ -7,7 +7,6 @@ Needs Chromium (or Chrome) on the machine and `pip install playwright`; nothing 
 """
 
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -16,13 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlencode
 
+from bert.browser import browser
 from bert.config import Parser
 from bert.studies import STUDIES
 
 ROOT = Path(__file__).parent.parent
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-BROWSER_OPTIONS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking",
-                   "--disable-component-update", "--disable-sync", "--no-first-run")
 DESKTOP, PHONE = (1280, 900), (390, 844)
 KOREAN = "3년을 준비한 시험에 드디어 합격했다! 포기하지 않길 잘했다."
 ENGLISH = "They promised me a raise, and now they blame me for their own mistake."
@@ -78,12 +75,12 @@ def served(checkpoint: Path) -> Iterator[str]:
         process.communicate()
 
 
-def take(browser, address: str, shot: Shot, folder: Path) -> Path:
+def take(chromium, address: str, shot: Shot, folder: Path) -> Path:
     """Open one address, wait until it is drawn, and save what is on the screen."""
     width, height = shot.size
-    context = browser.new_context(viewport={"width": width, "height": height},
-                                  color_scheme=shot.scheme, device_scale_factor=2,
-                                  reduced_motion="reduce")
+    context = chromium.new_context(viewport={"width": width, "height": height},
+                                   color_scheme=shot.scheme, device_scale_factor=2,
+                                   reduced_motion="reduce")
     page = context.new_page()
     page.goto(f"{address}?{urlencode(shot.view)}")
     page.wait_for_selector(".message.current .answer.done")
@@ -100,20 +97,11 @@ def take(browser, address: str, shot: Shot, folder: Path) -> Path:
 
 def take_all(checkpoint: Path, folder: Path, only: str | None) -> None:
     """Every picture of the list, or the one that is asked for."""
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        raise ValueError("playwright is not installed: pip install playwright") from None
-    program = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if program is None:
-        raise ValueError(f"no browser found: install one of {', '.join(BROWSERS)}")
     folder.mkdir(parents=True, exist_ok=True)
-    with served(checkpoint) as address, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=list(BROWSER_OPTIONS))
+    with browser() as chromium, served(checkpoint) as address:
         for shot in SHOTS:
             if only in (None, shot.name):
-                print(take(browser, address, shot, folder), flush=True)
-        browser.close()
+                print(take(chromium, address, shot, folder), flush=True)
 
 
 def build_parser() -> Parser:

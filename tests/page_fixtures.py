@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -11,11 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from bert.browser import browser
+
 ROOT = Path(__file__).parent.parent
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-BROWSER_OPTIONS = (
-    "--no-sandbox", "--disable-gpu", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--no-first-run")
 WAIT = 60_000  # milliseconds: a limit for a hang, never reached otherwise
 
 
@@ -61,14 +58,10 @@ def serve() -> Iterator[Callable[..., Server]]:
         running.stop()
 
 
-@pytest.fixture(scope="session")
-def browser():
-    from playwright.sync_api import sync_playwright
-    program = next(filter(None, map(shutil.which, BROWSERS)), None)
-    with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=program, args=list(BROWSER_OPTIONS))
+@pytest.fixture(scope="session", name="browser")
+def running_browser():
+    with browser() as running:
         yield running
-        running.close()
 
 
 def new_context(browser, **settings):
