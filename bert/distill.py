@@ -109,14 +109,23 @@ def teacher_vectors(teacher: Checkpoint, texts: Sequence[str], longest: int = 64
     return result
 
 
-def _cached_vectors(teacher: Checkpoint, texts: list[str], longest: int,
-                    cache: Path) -> np.ndarray:
+def kept_vectors(teacher: Checkpoint, texts: Sequence[str], longest: int,
+                 cache: Path) -> np.ndarray:
+    """The teacher's vectors; those of lines it has read before come from the cache folder."""
     weights = (value.numpy() for value in teacher.model.state_dict().values())
-    marker = cache / f"{fingerprint(*weights, longest, texts)}.npy"
-    if not marker.is_file():
-        vectors = teacher_vectors(teacher, texts, longest)
-        replace_folder(cache, lambda fresh: np.save(fresh / marker.name, vectors))
-    return np.load(marker, mmap_mode="r")
+    path = cache / f"{fingerprint(*weights, longest)}.npz"
+    known: dict[str, np.ndarray] = {}
+    if path.is_file():
+        with np.load(path) as kept:
+            known = dict(zip(kept["lines"].tolist(), kept["vectors"], strict=True))
+    lines = [fingerprint(text) for text in texts]
+    new = [i for i, line in enumerate(lines) if line not in known]
+    if new:
+        vectors = teacher_vectors(teacher, [texts[i] for i in new], longest)
+        known.update(zip((lines[i] for i in new), vectors, strict=True))
+        replace_folder(cache, lambda fresh: np.savez(
+            fresh / path.name, lines=list(known), vectors=np.stack(list(known.values()))))
+    return np.stack([known[line] for line in lines])
 
 
 class DistillData:
@@ -129,8 +138,8 @@ class DistillData:
         unique = sorted(set(meanings))
         place = {text: i for i, text in enumerate(unique)}
         self.meaning = np.array([place[text] for text in meanings])
-        self.vectors = [_cached_vectors(load_checkpoint(folder), unique, settings.longest,
-                                        cache / str(number))
+        self.vectors = [kept_vectors(load_checkpoint(folder), unique, settings.longest,
+                                     cache / str(number))
                         for number, folder in enumerate(teachers)]
         self.width = sum(vectors.shape[1] for vectors in self.vectors)
         self.lines = Rewritten(texts, tokenizer, settings.longest, settings.vary, settings.resplit)
@@ -227,8 +236,9 @@ def distill(arguments) -> None:
         meanings += english
     if not texts:
         raise ValueError("nothing to learn from: give --english or --parallel")
-    if arguments.max_steps:  # a dry run needs no more lines than it reads
-        texts, meanings = texts[:2_000], meanings[:2_000]
+    if arguments.max_steps:  # a dry run needs no more lines than it can read
+        most = arguments.max_steps * settings.batch_tokens
+        texts, meanings = texts[:most], meanings[:most]
     processes = Processes.join()
     check_replaceable(arguments.out, TOKENIZER)
     start = load_checkpoint(arguments.start_from)

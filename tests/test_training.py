@@ -533,8 +533,20 @@ def test_a_student_learns_from_several_teachers_at_once(files, tmp_path):
                   "--vary", "0.1", "--warmup", "5", "--report-every", "1"])
     history = reports(tmp_path / "run")
     assert history[-1]["pooled_loss"] < 0.5 * history[0]["pooled_loss"]
-    widths = [np.load(path).shape[1] for path in sorted((tmp_path / "run").glob("vectors/*/*.npy"))]
-    assert widths == [48, 32]
+    kept = [np.load(path) for path in sorted((tmp_path / "run").glob("vectors/*/*.npz"))]
+    assert [file["vectors"].shape[1] for file in kept] == [48, 32]
+
+
+def test_a_teacher_reads_no_line_twice(files, tmp_path, monkeypatch):
+    teacher = load_checkpoint(small_start(files, tmp_path / "start"))
+    texts, read = ["오늘 좋았다", "thank you", "비가 온다"], []
+    expected = distill.teacher_vectors(teacher, texts, 16)
+    monkeypatch.setattr(distill, "teacher_vectors", lambda teacher, lines, longest: (
+        read.append(lines), expected[[texts.index(line) for line in lines]])[1])
+    for lines in (texts[:2], texts[::-1], texts):
+        found = distill.kept_vectors(teacher, lines, 16, tmp_path / "cache")
+        assert np.array_equal(found, expected[[texts.index(line) for line in lines]])
+    assert read == [texts[:2], texts[2:]]
 
 
 def test_a_classifier_teaches_the_vector_it_decides_by(files, tmp_path):
