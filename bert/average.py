@@ -26,7 +26,7 @@ from bert.finetune import (
     set_threshold,
 )
 from bert.machine import tune_machine
-from bert.metrics import read_metrics
+from bert.metrics import checksum, read_metrics
 
 
 @torch.no_grad()
@@ -54,6 +54,7 @@ def average(folders: Sequence[Path], shares: Sequence[float], dev: Path,
     known = read_metrics(folders[-1])
     facts = {name: known[name] for name in ("finetune", "curves") if name in known}
     facts |= {"average": {"command": described_call("bert.average"), "shares": list(shares),
+                         "data": {path.name: checksum(path) for path in (dev, *temperature_on)},
                          "dev_score": score}}
     save_checkpoint(out, model, tokenizer, half=True, files={
         "metrics.json": json.dumps(facts, indent=2, ensure_ascii=False) + "\n"})

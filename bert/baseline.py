@@ -11,12 +11,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from bert.config import Parser
+from bert.config import Parser, described_call
 from bert.corpus import LabelledLine, read_labelled
 from bert.labels import NONE
-from bert.metrics import accuracy, write_metrics
+from bert.metrics import accuracy_by_level, checksum, write_metrics
 from bert.sources import mapped_lines, read_label_map, read_parallel, rendered_lines
 
 SHARES = (0.125, 0.25, 0.5, 1.0)
@@ -40,13 +38,7 @@ def fit_linear(lines: Sequence[LabelledLine]):
 
 def score(model: Any, lines: Sequence[LabelledLine]) -> dict[str, dict[str, float]]:
     """Accuracy by language and level."""
-    answers = model.predict([line.text for line in lines])
-    truth = np.array([line.label for line in lines])
-    return {language: {level: accuracy(truth[chosen], answers[chosen])
-                       for level in ("easy", "hard")
-                       if (chosen := np.array([line.language == language and line.level == level
-                                               for line in lines])).any()}
-            for language in ("ko", "en")}
+    return accuracy_by_level(lines, model.predict([line.text for line in lines]))
 
 
 def with_feeling(lines: Sequence[LabelledLine]) -> list[LabelledLine]:
@@ -57,6 +49,8 @@ def build_parser() -> Parser:
     parser = Parser(prog="bert.baseline", description=__doc__.split("\n")[0])
     parser.add_argument("--train", type=Path, default=Path("assets/data/train.tsv"))
     parser.add_argument("--test", type=Path, default=Path("assets/data/test.tsv"))
+    parser.add_argument("--more", type=Path, nargs="*", default=[], metavar="FILE",
+                        help="further lines to score the last model on")
     parser.add_argument("--parallel", type=Path, nargs="*", default=[], metavar="FILE",
                         help="korean<TAB>english: renderings train with the label of their line")
     parser.add_argument("--mapped", type=Path, nargs="*", default=[], metavar="FILE",
@@ -86,10 +80,21 @@ def run(arguments) -> dict[str, Any]:
     for share in SHARES:
         model = fit_linear(train[:int(len(train) * share)])
         curve[str(share)] = score(model, test)
-        parts = "   ".join(f"{language} {level} {value:.1%}" for language, levels in
-                           curve[str(share)].items() for level, value in levels.items())
-        print(f"{int(len(train) * share):6,} lines   {parts}", flush=True)
-    return {"seed": arguments.seed, "lines": len(train), "curve": curve}
+        print_scores(f"{int(len(train) * share):6,} lines", curve[str(share)])
+    more = {path.name: score(model, with_feeling(read_labelled(path))) for path in arguments.more}
+    for name, scores in more.items():
+        print_scores(name, scores)
+    files = [arguments.train, arguments.test, *arguments.parallel, *arguments.mapped,
+             *arguments.more]
+    return {"command": described_call("bert.baseline"), "seed": arguments.seed,
+            "data": {path.name: checksum(path) for path in files}, "lines": len(train),
+            "curve": curve, "more": more}
+
+
+def print_scores(name: str, scores: dict[str, dict[str, float]]) -> None:
+    parts = "   ".join(f"{language} {level} {value:.1%}" for language, levels in scores.items()
+                       for level, value in levels.items())
+    print(f"{name}   {parts}", flush=True)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -100,7 +105,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         if arguments.checkpoint and not arguments.max_steps:
             write_metrics(arguments.checkpoint, {
                 "baselines": {"linear model": results["curve"]["1.0"]},
-                "learning_curve": results["curve"]})
+                "learning_curve": results.pop("curve"), "baseline": results})
 
 
 if __name__ == "__main__":

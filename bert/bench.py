@@ -12,7 +12,6 @@ are needed: pip install -r tests/requirements.txt, and Chromium for the page.
 
 import json
 import os
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -22,7 +21,7 @@ import torch
 
 from bert.bench_app import bench_load, bench_page, bench_start
 from bert.bench_model import bench_model, bench_training
-from bert.config import Parser
+from bert.config import Parser, described_call
 from bert.measuring import ROOT, Bench, Comparison, save_random_model
 
 SHIPPED = ROOT / "checkpoints" / "emotion"
@@ -89,7 +88,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         rows = measure(bench, arguments.sections or list(SECTIONS))
         if arguments.out is not None:
             arguments.out.write_text(json.dumps({
-                "command": "python -m bert.bench " + " ".join(argv or sys.argv[1:]),
+                "command": described_call("bert.bench"),
                 "checkpoint": str(checkpoint), "processors": os.cpu_count(),
                 "threads": torch.get_num_threads(), "torch": torch.__version__,
                 "rows": rows}, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""One folder ⇄ model + tokenizer + config; the only file that touches weights on disk.
+"""One folder ⇄ model + tokenizer + config.
 
 A folder holds config.json, model.safetensors and tokenizer.json in the names of Hugging Face BERT,
 so that `transformers` reads ours and we read theirs. Pickle files are never loaded.
@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
-from torch import Tensor, nn
+from torch import Tensor
 
 from bert.config import BertConfig
 from bert.model import (
@@ -317,8 +317,3 @@ def _exchange(fresh: Path, folder: Path) -> None:
     folder.rename(aside)
     fresh.rename(folder)
     aside.rename(fresh)
-
-
-def parameter_count(model: nn.Module) -> int:
-    """How many numbers the model has learned."""
-    return sum(parameter.numel() for parameter in model.parameters())

@@ -45,7 +45,7 @@ from bert.training import LoopConfig, Processes, Reporter, Sums, fingerprint, fi
 class DistillConfig(LoopConfig):
     """How distillation runs."""
 
-    epochs: int = option(2, "times through the lines")
+    epochs: float = option(2.0, "times through the lines; 1.5 ends in the middle of the second")
     longest: int = option(64, "pieces of a line that are read")
     mask_rate: float = option(0.0, "share of pieces to mask and predict; 0: none")
     vary: float = option(0.0, "share of lines written differently: spaces, typos, case, ㅋㅋ")
@@ -217,7 +217,8 @@ def build_parser() -> Parser:
                         help="korean<TAB>english lines")
     parser.add_argument("--run-dir", type=Path, required=True, help="folder for the saved state")
     parser.add_argument("--out", type=Path, required=True, help="checkpoint folder to write")
-    parser.add_argument("--max-steps", type=int, help="stop after this many steps; 2 is a dry run")
+    parser.add_argument("--max-steps", type=int, help="stop after this many steps; 2 is a dry run, "
+                        "which reads few lines and wants a run folder of its own")
     add_options(parser, DistillConfig)
     return parser
 
@@ -249,18 +250,18 @@ def distill(arguments) -> None:
     student = Student(with_pretraining_heads(start, settings.seed), data.width)
     student.to(processes.device)
     print(f"{len(texts):,} lines, {data.num_batches:,} batches an epoch", flush=True)
+    read = fingerprint(start.tokenizer.digest(), texts, meanings,
+                       *(vectors[:1] for vectors in data.vectors))
 
     def save(reporter: Reporter) -> None:
-        facts = {"command": described_call("bert.distill"), "seed": settings.seed,
+        facts = {"command": described_call("bert.distill"), "seed": settings.seed, "data": read,
                  "lines": len(texts), "curves": {"distill": reporter.curve()}}
         save_checkpoint(arguments.out, student.model, start.tokenizer, half=True,
                         files={"metrics.json": json.dumps(facts, indent=2) + "\n"})
 
     fit(student, lambda batch: batch_losses(student, batch, processes.device), data.batches,
-        settings, settings.epochs * data.num_batches, arguments.run_dir, processes,
-        data=fingerprint(start.tokenizer.digest(), texts, meanings,
-                         *(vectors[:1] for vectors in data.vectors)),
-        max_steps=arguments.max_steps, save=save)
+        settings, int(settings.epochs * data.num_batches), arguments.run_dir, processes,
+        data=read, max_steps=arguments.max_steps, save=save)
     processes.leave()
 
 

@@ -7,7 +7,6 @@ and with --figures FOLDER the confusion matrix and the reliability diagram of ea
 sets (`text<TAB>label,label`) are scored on the lines that --label-map maps onto one feeling.
 """
 
-import hashlib
 import random
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +20,9 @@ from bert.corpus import LabelledLine, read_labelled
 from bert.labels import EMOTIONS, KEYS, NONE
 from bert.metrics import (
     accuracy,
+    accuracy_by_level,
     calibration_error,
+    checksum,
     confusion_matrix,
     macro_f1,
     recalls,
@@ -143,16 +144,10 @@ def measure_levels(classifier: EmotionClassifier, languages: Sequence[str],
                    lines: Sequence[LabelledLine]) -> dict[str, dict[str, float]]:
     """Accuracy by language and level."""
     chosen = [line for line in lines if line.label != NONE and line.language in languages]
+    if not chosen:
+        raise ValueError("no Korean or English line with a feeling to score: give other lines")
     answer = probabilities_of(classifier, [line.text for line in chosen]).argmax(axis=1)
-    is_right = np.array([KEYS[i] == line.label for i, line in zip(answer, chosen, strict=True)])
-    return {language: {level: float(is_right[[
-        line.language == language and line.level == level for line in chosen]].mean())
-        for level in ("easy", "hard")} for language in languages}
-
-
-def checksum(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+    return accuracy_by_level(chosen, [KEYS[i] for i in answer])
 
 
 # ---------------------------------------------------------------------------------- report
@@ -227,9 +222,8 @@ def evaluate(arguments, lines: Sequence[LabelledLine]) -> dict[str, Any]:
     for language in ("ko", "en"):
         own = [line for line in lines if line.language == language]
         if any(line.label != NONE for line in own):
+            print(f"{arguments.data.name}: {len(own):,} lines, {language}", flush=True)
             results["languages"][language] = measure(classifier, own)
-            if arguments.figures:
-                draw_figures(language, results["languages"][language], arguments.figures)
     if not results["languages"]:
         raise ValueError(f"{arguments.data} has no Korean or English line with a feeling")
     foreign = [line.text for line in lines if line.language == "xx"]
@@ -260,8 +254,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         print_report(results)
         for name, scores in (row for table in tables.values() for row in table.items()):
             print_levels(name, scores)
-        if not arguments.dry and not arguments.max_steps:
-            write_metrics(arguments.checkpoint, {"evaluate": results, **tables})
+        if arguments.dry or arguments.max_steps:
+            return
+        write_metrics(arguments.checkpoint, {"evaluate": results, **tables})
+        for language, found in results["languages"].items() if arguments.figures else ():
+            draw_figures(language, found, arguments.figures)
 
 
 if __name__ == "__main__":

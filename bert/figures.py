@@ -23,12 +23,11 @@ from matplotlib.figure import Figure
 from matplotlib.patches import PathPatch
 from matplotlib.path import Path as Curve
 
-from bert.labels import EMOTIONS, display_name
+from bert.labels import class_colour, display_name
 from bert.texts import colours, say
 
 FONT_FILE = Path(__file__).parent.parent / "assets" / "fonts" / "MicroscopeGothic.ttf"
 COLOUR_MAP = "viridis"  # even steps for the eye, and for colour-blind readers
-OTHER_COLOURS = ("#4C78A8", "#F58518", "#54A24B", "#E45756", "#72B7B2", "#B279A2")
 
 
 @lru_cache(maxsize=1)
@@ -84,14 +83,6 @@ def signed_map() -> ListedColormap:
     return ListedColormap(colours()["signed"])
 
 
-def class_colour(key: str, position: int) -> str:
-    """A class's own colour, or one from a plain row for classes that are not ours."""
-    for emotion in EMOTIONS:
-        if emotion.key == key:
-            return emotion.colour
-    return OTHER_COLOURS[position % len(OTHER_COLOURS)]
-
-
 def draw_attention(tokens: Sequence[str], weights: np.ndarray, layer: int, head: int) -> Figure:
     """Heatmap of one head: row = token that looks, column = token looked at."""
     if weights.shape != (len(tokens), len(tokens)):
@@ -116,26 +107,6 @@ def _label_tokens(axes: Axes, tokens: Sequence[str]) -> None:
     axes.xaxis.tick_top()
     axes.set_xticks(range(len(shown)), shown, rotation=90, parse_math=False, fontsize=size)
     axes.set_yticks(range(len(shown)), shown, parse_math=False, fontsize=size)
-
-
-def draw_probabilities(keys: Sequence[str], probabilities: np.ndarray) -> Figure:
-    """Horizontal bars in class order, the best one emphasised, exact per cent."""
-    use_fonts()
-    figure = Figure(figsize=(6, 0.38 * len(keys) + 0.9))
-    axes = figure.add_axes((0.3, 0.08, 0.6, 0.88))
-    best = int(probabilities.argmax())
-    bars = axes.barh(range(len(keys)), 100 * probabilities,
-                     color=[class_colour(key, i) for i, key in enumerate(keys)])
-    for i, (bar, probability) in enumerate(zip(bars, probabilities, strict=True)):
-        bar.set_alpha(1.0 if i == best else 0.65)
-        axes.text(100 * probability + 1, i, f"{probability:.1%}", va="center", fontsize=9,
-                  fontweight="bold" if i == best else "normal")
-    axes.set_yticks(range(len(keys)), [drawable(display_name(key)) for key in keys],
-                    parse_math=False)
-    axes.invert_yaxis()
-    axes.set(xlim=(0, 112), xlabel="%")
-    axes.spines[["top", "right"]].set_visible(False)
-    return figure
 
 
 def draw_confusion(names: Sequence[str], counts: np.ndarray, title: str = "") -> Figure:
@@ -180,7 +151,8 @@ def draw_training_curves(reports: Sequence[Mapping[str, float]]) -> Figure:
     figure = Figure(figsize=(7, 6))
     for row, kind in enumerate(("loss", "accuracy")):
         axes = figure.add_axes((0.1, 0.55 - 0.47 * row, 0.86, 0.4))
-        names = [name for name in reports[-1] if name.endswith(kind)]
+        names = list(dict.fromkeys(name for report in reports for name in report
+                                   if name.endswith(kind)))
         for name in names:
             points = [(report["step"], report[name]) for report in reports if name in report]
             axes.plot(*zip(*points, strict=True), label=name.replace("_", " "))
@@ -369,7 +341,8 @@ def wrapped(text: str, width: int) -> list[str]:
                 lines.append(line)
                 line = ""
             else:
-                fits = next(n for n in range(len(word), 0, -1) if n == 1
+                # A character takes a column or two, so no more than `width` of them can fit.
+                fits = next(n for n in range(min(len(word), width), 0, -1) if n == 1
                             or _width(word[:n]) <= width)
                 lines.append(word[:fits])
                 word = word[fits:]

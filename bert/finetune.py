@@ -65,7 +65,7 @@ class FinetuneConfig(LoopConfig):
     learning_rate: float = option(3e-4, "peak learning rate")
     warmup: int = option(50, "steps in which the learning rate climbs")
     layer_decay: float = option(0.9, "how much slower each layer learns than the one above it")
-    epochs: int = option(6, "times through the lines")
+    epochs: float = option(6.0, "times through the lines; 3.5 ends in the middle of the fourth")
     longest: int = option(64, "pieces of a line that are read")
     dropout: float = option(0.1, "dropout of the hidden states and the pooled vector")
     label_smoothing: float = option(0.05, "share of the target spread over all classes")
@@ -237,18 +237,20 @@ def finetune(settings: FinetuneConfig, start_from: Path, sources: Sequence[Sourc
 
     lines = [part for source in sources
              for part in (source.head, source.texts, source.targets, source.weights)]
-    progress = fit(both, losses, data.batches, settings, settings.epochs * data.num_batches, run,
-                   processes, data=fingerprint(tokenizer.digest(), *lines), max_steps=max_steps,
-                   after_epoch=after_epoch)
+    read = fingerprint(tokenizer.digest(), *lines, list(dev))
+    steps = int(settings.epochs * data.num_batches)
+    progress = fit(both, losses, data.batches, settings, steps, run, processes, data=read,
+                   max_steps=max_steps, after_epoch=after_epoch)
     if processes.is_main:
-        if not best.is_dir():
+        if not progress.get("dev_scores"):  # no epoch was judged: the weights as they are
             save_checkpoint(best, model, tokenizer)
-        finish(best, settings, dev, progress, Reporter(run, 0).curve(), out)
+        finish(best, settings, dev, progress, read, Reporter(run, 0).curve(), out)
     processes.leave()
 
 
 def finish(best: Path, settings: FinetuneConfig, dev: Sequence[LabelledLine],
-           progress: Mapping[str, Any], curve: Sequence[Mapping[str, float]], out: Path) -> None:
+           progress: Mapping[str, Any], read: str, curve: Sequence[Mapping[str, float]],
+           out: Path) -> None:
     """Calibrate the best weights and write the checkpoint."""
     kept = load_checkpoint(best)
     model = kept.model
@@ -257,7 +259,7 @@ def finish(best: Path, settings: FinetuneConfig, dev: Sequence[LabelledLine],
         temperature = fold_temperature(model, logits, dev)
         set_threshold(model, logits / temperature, dev, settings.keep_feeling)
     facts = {"finetune": {
-        "command": described_call("bert.finetune"), "seed": settings.seed,
+        "command": described_call("bert.finetune"), "seed": settings.seed, "data": read,
         "settings": asdict(settings), "dev_scores": progress.get("dev_scores", [])},
         "curves": {"finetune": curve}}
     save_checkpoint(out, model, kept.tokenizer, half=True,
@@ -318,6 +320,11 @@ def read_sources(arguments, settings: FinetuneConfig) -> list[Source]:
                for text, answer in read_answers(path).items()}
     answers |= {korean: answers[english] for korean, english in pairs if english in answers}
     sources = [auxiliary_source(path, settings.auxiliary_weight) for path in arguments.auxiliary]
+    heads = [MAIN, *(source.head for source in sources)]
+    for path, source in zip(arguments.auxiliary, sources, strict=True):
+        if heads.count(source.head) > 1:
+            raise ValueError(f"{path}: the head {source.head!r} is taken: the name up to the first "
+                             "dot must be its own")
     for lines, weight in ((own, 1.0), (public, settings.mapped_weight)):
         if lines:
             source = with_teacher(

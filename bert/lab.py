@@ -21,7 +21,7 @@ from bert.predict import EmotionClassifier, Inspection
 
 LONGEST = 5_000    # characters of a visitor's text; the model reads far fewer
 KEPT_TEXTS = 2     # texts whose tensors are kept: about 30 MB each at 128 tokens
-SIGNIFICANT = 8    # digits of a number that is sent
+SIGNIFICANT = 9    # digits of a number that is sent: enough to tell every float32 apart
 BINS = 40          # bars of a histogram
 
 

@@ -24,6 +24,7 @@ EMOTIONS = (
     Emotion("anxiety", "불안", "Anxiety", "#7A7A7A"),
 )
 KEYS = tuple(emotion.key for emotion in EMOTIONS)
+OTHER_COLOURS = ("#4C78A8", "#F58518", "#54A24B", "#E45756", "#72B7B2", "#B279A2")
 NONE = "none"  # marks a training line without a feeling; never a class
 
 
@@ -37,3 +38,11 @@ def display_name(key: str) -> str:
         if emotion.key == key:
             return f"{emotion.korean} {emotion.english}"
     return key
+
+
+def class_colour(key: str, position: int) -> str:
+    """A class's own colour, or one from a plain row for classes that are not ours."""
+    for emotion in EMOTIONS:
+        if emotion.key == key:
+            return emotion.colour
+    return OTHER_COLOURS[position % len(OTHER_COLOURS)]

@@ -1,11 +1,14 @@
 """Accuracy, F1, confusion, calibration: numbers from arrays, and the file they are kept in."""
 
+import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from bert.corpus import LabelledLine
 
 
 def confusion_matrix(truth: np.ndarray, answer: np.ndarray, num_classes: int) -> np.ndarray:
@@ -17,6 +20,20 @@ def confusion_matrix(truth: np.ndarray, answer: np.ndarray, num_classes: int) ->
 
 def accuracy(truth: np.ndarray, answer: np.ndarray) -> float:
     return float((truth == answer).mean()) if len(truth) else float("nan")
+
+
+def accuracy_by_level(lines: Sequence[LabelledLine],
+                      answer: Sequence[str]) -> dict[str, dict[str, float]]:
+    """Accuracy for each language and level that occurs."""
+    is_right = np.array([line.label == key for line, key in zip(lines, answer, strict=True)])
+    scores: dict[str, dict[str, float]] = {}
+    for language in ("ko", "en"):
+        for level in ("easy", "hard"):
+            chosen = [i for i, line in enumerate(lines)
+                      if (line.language, line.level) == (language, level)]
+            if chosen:
+                scores.setdefault(language, {})[level] = float(is_right[chosen].mean())
+    return scores
 
 
 def recalls(truth: np.ndarray, answer: np.ndarray, num_classes: int) -> np.ndarray:
@@ -78,6 +95,12 @@ def fit_threshold(feeling: np.ndarray, none: np.ndarray, keep: float = 0.87) -> 
     above = (feeling >= candidates[:, None]).mean(axis=1)
     below = (none < candidates[:, None]).mean(axis=1)
     return float(candidates[(above + below).argmax()])
+
+
+def checksum(path: Path) -> str:
+    """A short name for the contents of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
 
 
 def read_metrics(folder: Path) -> dict[str, Any]:

@@ -172,7 +172,7 @@ class Masking:
 
 @dataclass
 class PretrainData:
-    """All batches of a run, by number: `batch(step)` is the same whenever it is asked for."""
+    """All batches of a run; `batch(epoch, number)` is the same whenever it is asked for."""
 
     corpus: TokenCorpus
     tokenizer: WordPieceTokenizer

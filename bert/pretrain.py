@@ -14,6 +14,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -82,11 +83,13 @@ def pretrain(config: BertConfig, settings: PretrainConfig, corpus: TokenCorpus,
     check_replaceable(out, TOKENIZER)
     model = untrained(config, BertForPreTraining, settings.seed)
     if start_from is not None:
-        try:
-            model.load_state_dict(load_checkpoint(start_from).model.state_dict())
-        except RuntimeError:
+        start = load_checkpoint(start_from)
+        if start.tokenizer.digest() != tokenizer.digest():
+            raise ValueError(f"{start_from} has another tokenizer than --tokenizer: give its own")
+        if not start.has_mlm or _network(start.config) != _network(config):
             raise ValueError(f"{start_from} is not a pre-trained model of the shape of this call: "
-                             "give one made by bert.pretrain, and its shape") from None
+                             "give one made by bert.pretrain, and its shape")
+        model.load_state_dict(start.model.state_dict())
     model.to(processes.device)
     data = PretrainData(corpus, tokenizer, settings.sequence_length,
                         settings.batch_tokens * processes.world_size, settings.mask_rate,
@@ -96,20 +99,25 @@ def pretrain(config: BertConfig, settings: PretrainConfig, corpus: TokenCorpus,
         return batch_losses(model, batch.rows(processes.rank, processes.world_size),
                             processes.device)
 
-    def save(reporter: Reporter) -> None:
-        save_checkpoint(out, model, tokenizer, half=True, files={
-            "metrics.json": json.dumps(_facts(settings, corpus, reporter), indent=2) + "\n"})
+    read = fingerprint(tokenizer.digest(), corpus.sentences, corpus.documents, config)
 
-    fit(model, losses, data.batches, settings, settings.steps, run, processes,
-        data=fingerprint(tokenizer.digest(), corpus.sentences, corpus.documents),
+    def save(reporter: Reporter) -> None:
+        facts = {"command": described_call("bert.pretrain"), "seed": settings.seed, "data": read,
+                 "settings": asdict(settings), "pieces_in_corpus": len(corpus.ids),
+                 "curves": {"pretrain": reporter.curve()}}
+        save_checkpoint(out, model, tokenizer, half=True,
+                        files={"metrics.json": json.dumps(facts, indent=2) + "\n"})
+
+    fit(model, losses, data.batches, settings, settings.steps, run, processes, data=read,
         max_steps=max_steps, save=save)
     return model
 
 
-def _facts(settings: PretrainConfig, corpus: TokenCorpus, reporter: Reporter) -> dict:
-    return {"command": described_call("bert.pretrain"), "seed": settings.seed,
-            "settings": asdict(settings), "pieces_in_corpus": len(corpus.ids),
-            "curves": {"pretrain": reporter.curve()}}
+def _network(config: BertConfig) -> dict[str, Any]:
+    """What makes two networks the same: everything but how they are trained and answer."""
+    return {name: value for name, value in asdict(config).items()
+            if "dropout" not in name and name not in ("initializer_range", "id2label",
+                                                      "confidence_threshold")}
 
 
 def build_parser() -> Parser:

@@ -145,6 +145,10 @@ def curves_of(*sources: Mapping[str, Any]) -> list[dict]:
         names = list(dict.fromkeys(
             name for point in points[:MOST_POINTS] for name in point
             if isinstance(name, str) and name.endswith(("loss", "accuracy"))))[:8]
+        # The last report of a run may cover few batches and lack some of the names.
+        whole = [point for point in points
+                 if all(number(point.get(name)) is not None for name in names)]
+        points = whole if 2 * len(whole) > len(points) else points
         lines = [{"name": shown, "values": [number(point.get(name)) for point in points]}
                  for (shown, name) in named({name: name for name in names})]
         lines = [line for line in lines if None not in line["values"]]

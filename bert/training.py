@@ -323,11 +323,12 @@ def train_step(model: nn.Module, optimizer: torch.optim.Optimizer, sums: Sums,
     count_of = dict(zip(sums, counts.tolist(), strict=True))
     loss = sum(total / count_of[name] for name, (total, _) in sums.items()
                if name.endswith("loss") and count_of[name])
-    optimizer.zero_grad(set_to_none=True)
-    loss.backward()
-    processes.share_gradients(model)
-    torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
-    optimizer.step()
+    if isinstance(loss, Tensor):  # else no line of the batch had anything to learn
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        processes.share_gradients(model)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
+        optimizer.step()
     totals = processes.total(torch.tensor([float(total.detach()) for total, _ in sums.values()]))
     return {name: (total, count_of[name])
             for name, total in zip(sums, totals.tolist(), strict=True)}
@@ -349,15 +350,17 @@ def fit(model: nn.Module, losses: Callable[[Any], Sums], batches: Batches, setti
     optimizer = make_optimizer(model, settings.learning_rate, settings.weight_decay,
                                settings.layer_decay)
     torch.manual_seed(settings.seed + 1 + processes.rank)
-    made_with = {"data": data, **{name: value for name, value in asdict(settings).items()
-                                  if name not in MAY_CHANGE}}
+    weights = (value.detach().cpu().numpy() for value in model.state_dict().values())
+    made_with = {"data": data, "start": fingerprint(*weights),
+                 **{name: value for name, value in asdict(settings).items()
+                    if name not in MAY_CHANGE}}
     progress = load_state(run, model, optimizer) or {
         "step": 0, "epoch": 0, "batch": 0, "made_with": made_with}
     for name, value in made_with.items():
-        before = progress.get("made_with", made_with).get(name)
+        before = progress.get("made_with", made_with).get(name, value)
         if before != value:
-            what = "other lines" if name == "data" else (
-                f"--{name.replace('_', '-')} {before}, not {value}")
+            what = {"data": "other lines", "start": "another start"}.get(
+                name, f"--{name.replace('_', '-')} {before}, not {value}")
             raise ValueError(f"{run} holds a run with {what}: give another --run-dir")
     last_step = min(steps, max_steps or steps)
     decay = settings.decay or max(steps - settings.warmup, 1)
@@ -365,13 +368,29 @@ def fit(model: nn.Module, losses: Callable[[Any], Sums], batches: Batches, setti
     reporter.resume_at(progress["step"])
     averages, tokens, since, saved = Averages(), 0, time.monotonic(), time.monotonic()
     model.train()
+
+    def end_epoch() -> None:
+        if progress.get("judged") != progress["step"]:  # a longer run comes by its old end again
+            progress["stopped"] = after_epoch(progress)
+            progress["judged"] = progress["step"]
+
+    def keep() -> None:
+        if processes.is_main:
+            save_state(run, model, optimizer, progress)
+            draw_curves(reporter)
+            save(reporter)
+
     if progress["step"] >= last_step or progress.get("stopped"):
+        if processes.is_main:
+            save(reporter)  # the run may have ended before it could
         return progress
     for epoch, number, batch in batches(progress["epoch"], progress["batch"]):
         if epoch > progress["epoch"]:
-            progress |= {"epoch": epoch, "batch": 0, "stopped": after_epoch(progress)}
+            end_epoch()
+            progress |= {"epoch": epoch, "batch": 0}
             model.train()
         if progress.get("stopped"):
+            keep()
             break
         share = learning_rate_share(progress["step"], steps, settings.warmup, decay)
         set_learning_rate(optimizer, share)
@@ -384,13 +403,10 @@ def fit(model: nn.Module, losses: Callable[[Any], Sums], batches: Batches, setti
             reporter.report(progress["step"], {"epoch": epoch, **averages.take(),
                                                "tokens_per_second": speed})
             tokens, since = 0, time.monotonic()
-        if is_last:
-            progress["stopped"] = after_epoch(progress) if steps == last_step else False
+        if is_last and steps == last_step:
+            end_epoch()
         if is_last or time.monotonic() - saved > settings.save_minutes * 60:
-            if processes.is_main:
-                save_state(run, model, optimizer, progress)
-                draw_curves(reporter)
-                save(reporter)
+            keep()
             saved = time.monotonic()
         if is_last:
             break

@@ -13,14 +13,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bert.labels import EMOTIONS
+from bert.labels import EMOTIONS, class_colour
 from bert.tokenizer import CLS, SEP, Encoding
 
 MEAN, ROLLOUT = "mean", "rollout"
 CLEAR_SHARE = 0.4    # a pattern names a head when it holds this much of the attention …
 ABOVE_CHANCE = 1.5   # … and this many times what even attention would give it
 SHOWN_TREND = 0.05   # a difference between first and last layer that is worth a word
-OTHER_COLOURS = ("#4C78A8", "#F58518", "#54A24B", "#E45756", "#72B7B2", "#B279A2")
 
 
 @dataclass(frozen=True)
@@ -200,9 +199,8 @@ def unpack(packed: str, shape: tuple[int, ...]) -> np.ndarray:
 def class_list(keys: Sequence[str]) -> list[dict]:
     """Key, both names and colour of each class; classes that are not ours keep their key."""
     ours = {emotion.key: emotion for emotion in EMOTIONS}
-    return [{"key": key, "ko": ours[key].korean, "en": ours[key].english,
-             "colour": ours[key].colour} if key in ours else
-            {"key": key, "ko": key, "en": key, "colour": OTHER_COLOURS[i % len(OTHER_COLOURS)]}
+    return [{"key": key, "ko": ours[key].korean if key in ours else key,
+             "en": ours[key].english if key in ours else key, "colour": class_colour(key, i)}
             for i, key in enumerate(keys)]
 
 

@@ -12,16 +12,16 @@ from matplotlib.figure import Figure
 
 import bert.figures
 from bert.figures import (
-    class_colour,
     draw_attention,
+    draw_bars,
     draw_confusion,
-    draw_probabilities,
     draw_reliability,
     draw_training_curves,
     drawable,
     save_figure,
+    wrapped,
 )
-from bert.labels import EMOTIONS, KEYS, display_name
+from bert.labels import EMOTIONS, KEYS, class_colour, display_name
 from bert.metrics import reliability
 
 TOKENS = ["[CLS]", "드디어", "##했다", r"$\foo$", "🦄", "$", "\\", "{", "ﷺ", "\u0301", "[SEP]"]
@@ -40,7 +40,7 @@ def pixels(figure: Figure) -> np.ndarray:
 def every_figure() -> list[Figure]:
     probabilities = np.linspace(0.01, 0.19, 10)
     return [draw_attention(TOKENS, even(len(TOKENS)), 1, 2),
-            draw_probabilities(KEYS, probabilities),
+            draw_bars(KEYS, probabilities),
             draw_confusion([display_name(key) for key in KEYS], np.arange(100).reshape(10, 10),
                            r"한글 $\foo$ 🦄"),
             draw_reliability(reliability(np.linspace(0, 1, 50), np.arange(50) % 2 == 0),
@@ -147,14 +147,21 @@ def test_weights_that_do_not_fit_the_tokens_are_refused():
 
 def test_bars_stand_in_class_order_with_their_exact_shares():
     probabilities = np.linspace(0.19, 0.01, 10)
-    axes = draw_probabilities(KEYS, probabilities).axes[0]
-    assert [bar.get_width() for bar in axes.patches] == pytest.approx(list(100 * probabilities))
-    assert [to_hex(bar.get_facecolor()).upper() for bar in axes.patches] == [
+    axes = draw_bars(KEYS, probabilities).axes[0]
+    bars = axes.patches[len(KEYS):]  # in front of their tracks
+    assert [bar.get_width() for bar in bars] == pytest.approx(list(100 * probabilities))
+    assert [to_hex(bar.get_facecolor()).upper() for bar in bars] == [
         emotion.colour for emotion in EMOTIONS]
-    assert [label.get_text() for label in axes.get_yticklabels()] == [
-        display_name(key) for key in KEYS]
-    assert [text.get_text() for text in axes.texts] == [f"{p:.1%}" for p in probabilities]
-    assert [text.get_fontweight() for text in axes.texts] == ["bold"] + ["normal"] * 9
+    names, figures = axes.texts[::2], axes.texts[1::2]
+    assert [text.get_text() for text in names] == [
+        f"{emotion.english} {emotion.korean}" for emotion in EMOTIONS]
+    assert [text.get_text() for text in figures] == [f"{100 * p:.1f} %" for p in probabilities]
+    assert [text.get_fontweight() for text in figures] == ["bold"] + ["normal"] * 9
+
+
+def test_a_long_word_is_wrapped_in_lines_that_fit():
+    lines = wrapped("가" * 25 + " " + "a" * 30, 20)
+    assert lines == ["가" * 10, "가" * 10, "가" * 5, "a" * 20, "a" * 10]
 
 
 def test_classes_that_are_not_ours_have_colours_too():

@@ -2,15 +2,18 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch import nn
 
 from bert import average, distill, evaluate, finetune, pretrain, sources, train_tokenizer
 from bert.augment import Resplit, Rewritten, refill, vary
@@ -258,6 +261,13 @@ def test_figures_of_other_checkpoints_are_written_beside_the_own(files, tmp_path
                    str(tmp_path / "without varying"), "--baseline",
                    str(tmp_path / "without varying"), "en"])
     found = json.loads((tmp_path / "out" / "metrics.json").read_text(encoding="utf-8"))
+    english = tmp_path / "english.tsv"
+    english.write_text("label\tlang\tlevel\tpair\ttext\njoy\ten\teasy\t\twe laughed\n",
+                       encoding="utf-8")
+    evaluate.main(["--checkpoint", str(tmp_path / "out"), "--data", str(tmp_path / "test.tsv"),
+                   "--more", str(english), "--figures", str(tmp_path / "figures"), "--dry"])
+    assert found == json.loads((tmp_path / "out" / "metrics.json").read_text(encoding="utf-8"))
+    assert not (tmp_path / "figures").exists()
     row = found["ablations"]["without varying"]
     assert set(row) == {"ko", "en"} and set(row["ko"]) == {"easy", "hard"}
     assert found["baselines"]["without varying"] == {"en": row["en"]}
@@ -400,14 +410,79 @@ def test_a_run_goes_on_only_with_what_it_began_with(files, tmp_path, capsys):
     run(files / "train.tsv", "--epochs", "2", "--report-every", "1")
     assert (tmp_path / "out" / "model.safetensors").read_bytes() != weights
     assert (tmp_path / "out" / "README.md").read_text() == "my card"
+    with pytest.raises(SystemExit):
+        run(files / "train.tsv", "--epochs", "2", "--dev", str(files / "train.tsv"))
+    assert "a run with other lines" in capsys.readouterr().err
+    save_checkpoint(start, untrained(load_checkpoint(start).config, BertForPreTraining, 7),
+                    load_checkpoint(start).tokenizer)
+    with pytest.raises(SystemExit):
+        run(files / "train.tsv", "--epochs", "2")
+    assert "a run with another start" in capsys.readouterr().err
+
+
+def test_a_longer_run_judges_its_old_end_once(files, tmp_path):
+    start = small_start(files, tmp_path / "start")
+    for epochs in ("1", "2", "2"):
+        finetune.main(["--start-from", str(start), "--train", str(files / "train.tsv"), "--dev",
+                       str(files / "train.tsv"), "--run-dir", str(tmp_path / "run"), "--out",
+                       str(tmp_path / "out"), "--epochs", epochs])
+        found = json.loads((tmp_path / "out" / "metrics.json").read_text(encoding="utf-8"))
+        assert len(found["finetune"]["dev_scores"]) == int(epochs)
+
+
+def test_a_run_that_is_stopped_early_hands_on_its_last_weights(files, tmp_path):
+    start, weights = small_start(files, tmp_path / "start"), []
+    for steps in ("1", "2"):
+        finetune.main(["--start-from", str(start), "--train", str(files / "train.tsv"), "--dev",
+                       str(files / "train.tsv"), "--run-dir", str(tmp_path / "run"), "--out",
+                       str(tmp_path / "out"), "--epochs", "9", "--batch-tokens", "64",
+                       "--max-steps", steps, "--warmup", "1"])
+        weights.append((tmp_path / "out" / "model.safetensors").read_bytes())
+    assert weights[0] != weights[1]
+
+
+def test_a_finished_run_writes_its_checkpoint_again(files, tmp_path):
+    for _ in range(2):
+        pretrain.main(pretrain_arguments(files, tmp_path, 2))
+        assert load_checkpoint(tmp_path / "out").has_nsp
+        shutil.rmtree(tmp_path / "out")
+
+
+def test_a_batch_with_nothing_to_learn_changes_nothing():
+    model = nn.Linear(2, 2)
+    before = model.weight.detach().clone()
+    sums = {"mlm_loss": (model(torch.ones(2)).sum() * 0, 0)}
+    train_step(model, make_optimizer(model, 0.1, 0.1), sums, Processes(), clip=1.0)
+    assert torch.equal(model.weight, before)
+
+
+def test_every_auxiliary_set_has_a_head_of_its_own(files, tmp_path, capsys):
+    start = small_start(files, tmp_path / "start")
+    for names in (["moods.ko.tsv", "moods.en.tsv"], ["emotion.tsv"]):
+        for name in names:
+            (tmp_path / name).write_text("so happy\tjoy\nugh\tanger\n", encoding="utf-8")
+        with pytest.raises(SystemExit):
+            finetune.main(["--start-from", str(start), "--auxiliary",
+                           *(str(tmp_path / name) for name in names), "--run-dir",
+                           str(tmp_path / "run"), "--out", str(tmp_path / "out")])
+        assert "is taken" in capsys.readouterr().err
 
 
 def test_a_checkpoint_of_another_kind_is_named_before_pretraining_or_scoring(files, tmp_path,
                                                                              capsys):
-    start = small_start(files, tmp_path / "start")
+    start, other = small_start(files, tmp_path / "start"), tmp_path / "other"
+    tokenizer = WordPieceTokenizer.train(LINES["joy"] * 9, 200)
+    save_checkpoint(other, untrained(replace(load_checkpoint(start).config,
+                                             vocab_size=len(tokenizer)), BertForPreTraining, 0),
+                    tokenizer)
     for command, arguments, complaint in (
             (pretrain, [*pretrain_arguments(files, tmp_path / "run", 1), "--start-from",
                         str(start), "--hidden-size", "48"], "not a pre-trained model of the shape"),
+            (pretrain, [*pretrain_arguments(files, tmp_path / "run", 1), "--start-from",
+                        str(start), "--num-attention-heads", "4"],
+             "not a pre-trained model of the shape"),
+            (pretrain, [*pretrain_arguments(files, tmp_path / "run", 1), "--start-from",
+                        str(other)], "has another tokenizer"),
             (evaluate, ["--checkpoint", str(start), "--data", str(files / "train.tsv")],
              "does not have the ten classes")):
         with pytest.raises(SystemExit):
