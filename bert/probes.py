@@ -47,8 +47,9 @@ def run_lens(lab: Lab, text: str, options: Options) -> dict:
     shares = lens(lab.classifier, states)
     best = int(shares[-1].argmax())
     wrong = np.flatnonzero(shares.argmax(axis=1) != best)
+    # From layer 1: at layer 0 [CLS] has looked at nothing and is the same for every text.
     return {"classes": class_list(lab.classifier.keys), "shares": shares, "best": best,
-            "settled": int(wrong.max()) + 1 if len(wrong) else 0}
+            "settled": int(wrong.max(initial=0)) + 1}
 
 
 def lens_table(data: Mapping[str, Any]) -> list[list]:

@@ -33,6 +33,11 @@ def send(page: Page, text: str) -> None:
     page.wait_for_selector(".message:last-child .answer:not(.waiting)")
 
 
+def refuse(page: Page) -> None:
+    """From now on the server understands no text."""
+    page.route("**/run/look", lambda route: route.fulfill(status=500, json={"error": "No."}))
+
+
 def figures(page: Page) -> dict[str, float]:
     """The per cent beside each bar, by class."""
     return {bar.get_attribute("data-class"): float(bar.locator(".figure").inner_text()[:-2])
@@ -145,6 +150,46 @@ def test_earlier_messages_bring_their_charts_back_and_can_go(visit, classifier):
         expect(page.locator(".messages")).to_contain_text("Nothing here yet")
 
 
+def test_nothing_of_a_text_stays_on_the_page_once_it_is_gone(visit):
+    with visit(f"text={KOREAN}&layer=1&head=2") as page:
+        page.get_by_role("button", name="Clear").click()
+        expect(page.locator("div.bar")).to_have_count(10)
+        for part in (".bars", ".strip", ".info", ".readout"):
+            expect(page.locator(part)).to_have_text("")
+        assert "text" not in address(page) and address(page)["layer"] == "1"
+        page.locator(".download summary").click()
+        expect(page.locator('[data-file="heatmap.png"]')).to_be_disabled()
+        page.locator('[data-group="answer"]').click()
+        send(page, ENGLISH)
+        expect(page.locator('[data-study="lens"]')).to_be_visible()
+        refuse(page)
+        send(page, KOREAN)
+        expect(page.locator(".message:last-child [role=alert]")).to_have_text("No.")
+        expect(page.locator("div.bar")).to_have_count(10)
+        expect(page.locator('[data-study="lens"]')).to_be_hidden()
+        page.locator(".said", has_text=ENGLISH).click()
+        expect(page.locator(".bar.best")).to_have_attribute("data-class", "anger")
+        expect(page.locator('[data-study="lens"]')).to_be_visible()
+        page.complaints.clear()  # the browser itself reports the answer of 500
+
+
+def test_trying_again_with_the_keyboard_never_leads_to_the_delete_button(visit):
+    with visit() as page:
+        refuse(page)
+        send(page, KOREAN)
+        again = page.locator(".message:last-child").get_by_role("button", name="Try again")
+        again.focus()
+        page.get_by_role("button", name="한국어로 보기").evaluate("button => button.click()")
+        again = page.locator(".message:last-child .retry")
+        expect(again).to_have_text("다시 시도")
+        expect(again).to_be_focused()
+        page.unroute("**/run/look")
+        page.keyboard.press("Enter")
+        page.wait_for_selector(".message:last-child .answer.done")
+        expect(page.get_by_label("Your text")).to_be_focused()
+        page.complaints.clear()  # the browser itself reports the answer of 500
+
+
 def test_shift_enter_breaks_the_line_and_a_composing_enter_does_not_send(visit):
     with visit(locale="ko-KR") as page:
         box = page.get_by_label("Your text")
@@ -233,13 +278,14 @@ def test_heads_carry_the_tags_and_layers_the_summary_of_their_matrices(visit, cl
         for caption, tag in zip(captions, tags, strict=True):
             assert caption.startswith(say("en", f"tag_{tag.name}", token=tag.token))
         name, count = views.layer_summary(tags)
-        expect(page.locator(".info")).to_contain_text(
-            say("en", f"summary_{name}", count=count, heads=2))
+        expect(page.locator(".info")).to_have_text(
+            "Layer 2: " + say("en", f"summary_{name}", count=count, heads=2))
 
 
 def test_first_beside_last_layer_says_what_to_look_for_and_what_is_there(visit, classifier):
-    with visit(f"text={KOREAN}&view=ends") as page:
-        expect(page.locator(".ends figure")).to_have_count(2)
+    with visit(f"text={KOREAN}&view=ends&layer=mean&head=2") as page:
+        expect(page.locator(".ends figcaption")).to_have_text(
+            ["First layer: Layer 1 · Head 2", "Last layer: Layer 2 · Head 2"])
         prediction = classifier(KOREAN)
         found = views.first_and_last(prediction.encoding, prediction.attentions)
         expect(page.locator(".ends-note")).to_contain_text(
@@ -272,6 +318,22 @@ def test_pointing_at_a_token_highlights_it_everywhere(visit, classifier):
         page.locator(".strip .token").nth(3).hover()
         expect(page.locator(".readout")).to_contain_text(
             f"“{classifier(KOREAN).tokens[3]}” looks most at")
+
+
+def test_what_a_finger_touched_stays_when_it_is_lifted(visit, classifier):
+    tokens = classifier(KOREAN).tokens
+    with visit(f"text={KOREAN}", has_touch=True, viewport={"width": 390, "height": 844}) as page:
+        readout = page.locator(".readout")
+        page.locator('[data-view="heatmap"] .pad').tap()
+        expect(readout).to_contain_text("” looks at “")
+        page.locator(".strip .token").nth(1).tap()
+        expect(readout).to_contain_text(f"“{tokens[1]}” looks most at")
+        page.locator("#tab-ends").tap()
+        for number in (0, 1):
+            page.locator('[data-view="ends"] .pad').nth(number).tap()
+            expect(readout).to_contain_text("Layer 2 “")
+        page.locator("h1").tap()
+        expect(readout).to_have_text(say("en", "cell_hint"))
 
 
 def test_the_korean_page_puts_the_fitting_particle_after_a_token(visit, classifier):

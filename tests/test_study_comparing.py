@@ -334,6 +334,10 @@ def test_two_texts_follow_the_conversation_until_somebody_chooses(visit):
         shown = page.locator('[data-study="pair"] .timeline li[aria-current] .unseen')
         expect(shown).to_contain_text(KOREAN)
         expect(second).to_have_value(ENGLISH)
+        second.fill("half a sen")
+        page.get_by_role("button", name=say("en", "pair_together")).click()
+        expect(page.locator('[data-study="pair"] .shares')).to_be_visible()
+        expect(second).to_have_value("half a sen")
 
 
 def test_order_on_the_page_has_the_figures_of_python(visit, classifier):

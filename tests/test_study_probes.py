@@ -107,7 +107,7 @@ def test_the_lens_settles_where_the_answer_leads_for_good(lab):
         data = LENS.answer(lab, text, Options())
         leaders = [row.index(max(row)) for row in data["shares"]]
         settled = len(leaders)
-        while settled and leaders[settled - 1] == data["best"]:
+        while settled > 1 and leaders[settled - 1] == data["best"]:
             settled -= 1
         assert data["settled"] == settled
 

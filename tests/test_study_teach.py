@@ -355,6 +355,12 @@ def test_a_visitor_teaches_one_line_and_saves_it(visit, classifier, tmp_path):
         with page.expect_download() as picture:
             place.get_by_role("button", name="Save comparison").click()
         assert picture.value.suggested_filename == "microscope-teach.png"
+        page.locator(".download summary").click()
+        with page.expect_download() as sheet:
+            page.locator('[data-file="teach.csv"]').click()
+        sheet.value.save_as(tmp_path / "teach.csv")
+        taught = (tmp_path / "teach.csv").read_text(encoding="utf-8-sig").splitlines()[1].split(",")
+        assert (taught[0], taught[5]) == ("taught", LABEL)
 
 
 def test_a_lesson_keeps_while_other_texts_are_read_and_tabs_never_break_the_file(visit, tmp_path):

@@ -1,7 +1,7 @@
 // The address of the page is the view: read once at the start, kept current from then on.
 
 import { LANGUAGES } from "./boot.js";
-import { currentAnswer, state } from "./store.js";
+import { currentAnswer, currentMessage, state } from "./store.js";
 import { STUDIES, VIEW_NAMES } from "./studies.js";
 
 const LONGEST = 6000; // characters of an address that every server and chat program takes
@@ -36,17 +36,17 @@ export function possible(answer, { layer, head, view }) {
   const isWhole = ["mean", "rollout"].includes(layer) && !uses.includes("layer");
   const isLayer = isWhole || (layer >= 1 && layer <= answer.layers);
   const chosen = isLayer ? layer : answer.layers;
-  const isHead = typeof chosen === "number" && head >= 1 && head <= answer.heads;
+  const isHead = (typeof chosen === "number" || view === "ends") && head >= 1 && head <= answer.heads;
   return { layer: chosen, head: isHead ? head : uses.includes("head") ? 1 : "mean" };
 }
 
 /** The address of what is on the screen. */
 export function viewAddress() {
-  const answer = currentAnswer();
+  const read = currentAnswer() ?? currentMessage(); // of what waits or failed there is the text
   const kept = new URLSearchParams(window.location.search);
   for (const name of OURS) kept.delete(name);
-  if (answer) {
-    kept.set("text", answer.truncated ? answer.read : answer.text);
+  if (read) kept.set("text", read.truncated ? read.read : read.text);
+  if (state.layer !== null) {
     kept.set("layer", state.layer);
     kept.set("head", state.head);
   }

@@ -2,7 +2,7 @@
 
 import { className, percent, say } from "./boot.js";
 import { fill, make } from "./dom.js";
-import { currentAnswer, listen, state } from "./store.js";
+import { currentAnswer, isEmpty, listen, state } from "./store.js";
 
 /** Build the panel; `explain(key)` is called with the class of a clicked bar. */
 export function barsPanel(explain) {
@@ -10,6 +10,7 @@ export function barsPanel(explain) {
   const hint = make("span", { class: "hint" });
   const care = make("p", { class: "care", role: "note", hidden: true });
   const list = make("div", { class: "bars", role: "group" });
+  const panel = make("section", { class: "panel feelings" }, make("header", {}, title, hint), care, list);
   let rows = [];
 
   function build(classes) {
@@ -27,13 +28,16 @@ export function barsPanel(explain) {
 
   function draw() {
     title.textContent = say("feelings");
+    panel.setAttribute("aria-label", say("feelings"));
     list.setAttribute("aria-label", say("feelings"));
     const answer = currentAnswer();
     care.hidden = !answer?.care;
     care.textContent = answer?.care ? say("care") : "";
     hint.textContent = "";
     if (!answer) {
-      if (!rows.length) fill(list, ...Array.from({ length: 10 }, () => make("div", { class: "bar" })));
+      if (rows.length && !isEmpty()) return;
+      rows = [];
+      fill(list, ...Array.from({ length: 10 }, () => make("div", { class: "bar" })));
       return;
     }
     const { classes, has_classifier: hasClassifier } = answer.model;
@@ -61,6 +65,5 @@ export function barsPanel(explain) {
   }
 
   listen(["language", "messages", "current", "attribution"], draw);
-  return make("section", { class: "panel feelings", "aria-label": "feelings" },
-    make("header", {}, title, hint), care, list);
+  return panel;
 }

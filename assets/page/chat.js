@@ -20,6 +20,8 @@ export function chatPanel(actions) {
   const privacy = make("p", { class: "privacy" });
   const form = make("form", { class: "compose" }, label,
     make("div", { class: "box" }, box, send), keys, examples, privacy);
+  const panel = make("section", { class: "panel chat" }, make("header", {}, title, clear), list, heard,
+    form);
 
   function submit() {
     const text = box.value;
@@ -43,6 +45,7 @@ export function chatPanel(actions) {
 
   function drawTexts() {
     title.textContent = say("chat");
+    panel.setAttribute("aria-label", say("chat"));
     clear.textContent = say("clear");
     label.textContent = say("your_text");
     box.placeholder = say("placeholder");
@@ -80,8 +83,7 @@ export function chatPanel(actions) {
   new ResizeObserver(scrollToCurrent).observe(list); // a note beside the bars takes height from it
   listen(["language"], drawTexts);
   listen(["language", "messages", "current", "offline"], drawMessages);
-  return make("section", { class: "panel chat", "aria-label": "chat" },
-    make("header", {}, title, clear), list, heard, form);
+  return panel;
 }
 
 function drawMessage(message, actions) {
@@ -103,8 +105,8 @@ function answerParts(message, actions) {
   }
   if (message.status === "failed") {
     return [make("span", { role: "alert" }, message.reason || say("offline_given_up")), " ",
-      make("button", { type: "button", class: "quiet", onclick: () => actions.retry(message.id) },
-        say("retry"))];
+      make("button", { type: "button", class: "retry quiet",
+        onclick: () => actions.retry(message.id) }, say("retry"))];
   }
   const { summary } = message;
   const parts = [make("span", { class: "sentence" }, answerText(summary))];

@@ -18,6 +18,11 @@ export function fill(element, ...children) {
   return element;
 }
 
+/** Call `act` when a pointer leaves an element; a finger that is lifted leaves what it touched. */
+export function onLeave(element, act) {
+  element.addEventListener("pointerleave", (event) => event.pointerType !== "touch" && act());
+}
+
 /** A drawing surface of a size in CSS pixels, sharp on every screen. */
 export function surface(canvas, width, height) {
   const ratio = window.devicePixelRatio || 1;

@@ -5,7 +5,7 @@ import { fill, make } from "./dom.js";
 import { Refused, ask } from "./server.js";
 import { currentAnswer, currentMessage, listen, state } from "./store.js";
 import { STUDIES } from "./studies.js";
-import { studyOptions } from "./study.js";
+import { sentAlong, studyOptions } from "./study.js";
 
 const PICTURES = ["png", "svg", "pdf"];
 const NUMBERS = ["csv", "npz", "json"];
@@ -40,7 +40,8 @@ export function downloadMenu() {
   function row(title, what, formats) {
     return make("div", { class: "row" }, make("span", {}, title), ...formats.map((format) => make(
       "button", { type: "button", "data-file": `${what}.${format}`,
-        "aria-label": `${title} ${format.toUpperCase()}`, onclick: () => fetchFile(what, format) },
+        "aria-label": `${title} ${format.toUpperCase()}`, disabled: !currentAnswer(),
+        onclick: () => fetchFile(what, format) },
       format.toUpperCase())));
   }
 
@@ -61,9 +62,9 @@ export function downloadMenu() {
 
 /** What the server must know to draw what is on the screen. */
 function options() {
-  return { ...(state.view in STUDIES ? studyOptions() : {}), layer: state.layer, head: state.head, words: state.words,
-    hide_special: state.hideSpecial, fade: state.fade, lang: state.language,
-    link: window.location.href };
+  return { ...(state.view in STUDIES ? studyOptions() : {}), ...sentAlong.get(state.view),
+    layer: state.layer, head: state.head, words: state.words, hide_special: state.hideSpecial,
+    fade: state.fade, lang: state.language, link: window.location.href };
 }
 
 function save({ name, type, data }) {

@@ -1,7 +1,7 @@
 // The attention heatmap: rows look, columns are looked at.
 
 import { say } from "./boot.js";
-import { FONT, colour, fitted, make, surface } from "./dom.js";
+import { FONT, colour, fitted, make, onLeave, surface } from "./dom.js";
 import { paintBand, paintMatrix } from "./paint.js";
 import { state, update } from "./store.js";
 import { selectionText, weightText } from "./words.js";
@@ -18,9 +18,11 @@ export class Heatmap {
     this.element = make("figure", { class: "heatmap" }, caption, this.pad);
     this.pad.addEventListener("pointermove", (event) => this.pointAt(event));
     this.pad.addEventListener("pointerdown", (event) => this.pointAt(event));
-    this.pad.addEventListener("pointerleave", () => update({ point: null }));
+    onLeave(this.pad, () => update({ point: null }));
     this.pad.addEventListener("keydown", (event) => this.step(event));
-    this.pad.addEventListener("blur", () => update({ point: null }));
+    // A heatmap beside this one that is touched next has put its own point already.
+    this.pad.addEventListener("blur", ({ relatedTarget }) => relatedTarget?.matches(".pad")
+      || update({ point: null }));
   }
 
   /** Draw a matrix of `answer` as large as width and height allow. */

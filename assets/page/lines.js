@@ -2,7 +2,7 @@
 // looked at.
 
 import { say } from "./boot.js";
-import { FONT, colour, fitted, make, surface } from "./dom.js";
+import { FONT, colour, fitted, make, onLeave, surface } from "./dom.js";
 import { cssColour } from "./paint.js";
 import { state, update } from "./store.js";
 import { selectionText } from "./words.js";
@@ -20,7 +20,7 @@ export const linesView = {
     frame.append(this.pad);
     this.pad.addEventListener("pointermove", (event) => this.pointAt(event));
     this.pad.addEventListener("pointerdown", (event) => this.pointAt(event));
-    this.pad.addEventListener("pointerleave", () => update({ point: null }));
+    onLeave(this.pad, () => update({ point: null }));
     this.pad.addEventListener("blur", () => update({ point: null }));
     this.pad.addEventListener("keydown", (event) => this.step(event));
   },

@@ -88,7 +88,7 @@ async function read(message) {
     const answer = await Answer.from(payload);
     const { matrices, tags, ...summary } = payload;
     changes = { status: "done", answer, summary };
-    const chosen = possible(answer, state.layer === null ? asked : state);
+    const chosen = possible(answer, state.layer === null ? { ...asked, view: state.view } : state);
     if (state.layer === null || state.current === message.id) Object.assign(state, chosen);
   } catch (error) {
     changes = { status: "failed", reason: reasonOf(error) };
@@ -201,8 +201,9 @@ async function start() {
   state.language = null;
   changeLanguage(asked.language ?? browser ?? "en");
   watchTheme();
+  // Until the first answer a link stays as it came: it can be opened again if there is none.
   listen(["view", "options", "layer", "head", "words", "hideSpecial", "fade", "messages", "current", "language",
-    "attribution"], () => currentAnswer() && writeAddress());
+    "attribution"], () => (state.layer !== null || !state.messages.length) && writeAddress());
   document.fonts.load('12px "Microscope Gothic"', "가").then(() => update({ theme: state.theme + " " }))
     .catch(() => {});
   await actions.send(askedText?.trim() ? askedText : say("example_texts")[0]);

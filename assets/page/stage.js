@@ -11,7 +11,7 @@ import { gridLayer, headsView, layersView } from "./grid.js";
 import { heatmapView, pointText } from "./heatmap.js";
 import { linesView } from "./lines.js";
 import { cssColour } from "./paint.js";
-import { currentAnswer, listen, state, update } from "./store.js";
+import { currentAnswer, isEmpty, listen, state, update } from "./store.js";
 import { textStrip } from "./strip.js";
 import { GROUPS, STUDIES, groupOf } from "./studies.js";
 import { studyPanel } from "./study.js";
@@ -52,6 +52,7 @@ export function stagePanel(actions) {
       view.build(place);
     }
     for (const [name, place] of built) place.hidden = name !== view.name || !answer;
+    if (isEmpty()) [info, readout].forEach((part) => fill(part));
     if (!answer) return;
     view.draw(answer, room());
     drawInfo(answer);
@@ -61,7 +62,8 @@ export function stagePanel(actions) {
   function drawInfo(answer) {
     const parts = [];
     const isEnds = state.view === "ends";
-    if (!isEnds) {
+    const isOneHead = typeof state.layer === "number" && state.head !== "mean";
+    if (["heatmap", "lines"].includes(state.view) || (state.view === "layers" && isOneHead)) {
       parts.push(make("b", {}, selectionText(state.layer, state.head)));
       if (state.layer === "rollout") parts.push(say("rollout_note"));
       else if (state.layer === "mean") parts.push(say("mean_layers_note"));
@@ -105,9 +107,10 @@ export function stagePanel(actions) {
     make("div", { class: "side" }, scale, fadeSlider()));
   const footer = make("footer", {}, info, readout);
   ofAttention.push(picture, footer);
-  return make("section", { class: "panel stage", "aria-label": "attention" },
-    make("header", {}, tabs, downloadMenu()), controls(), textStrip(() => actions.explain(null)),
-    picture, studyPanel(), footer);
+  const panel = make("section", { class: "panel stage" }, make("header", {}, tabs, downloadMenu()),
+    controls(), textStrip(() => actions.explain(null)), picture, studyPanel(), footer);
+  listen(["language"], () => panel.setAttribute("aria-label", say("attention")));
+  return panel;
 }
 
 /** Open a view; a study that looks at one layer or head gets one. */

@@ -42,3 +42,9 @@ export function currentMessage() {
 export function currentAnswer() {
   return currentMessage()?.answer ?? null;
 }
+
+/** Whether no answer is on show and none is on its way: nothing of an earlier one may stay then. */
+export function isEmpty() {
+  const message = currentMessage();
+  return !message || message.status === "failed";
+}

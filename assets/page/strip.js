@@ -1,7 +1,7 @@
 // The text as the model reads it: pieces or words, linked with every view, coloured on request.
 
 import { className, percent, say } from "./boot.js";
-import { fill, make } from "./dom.js";
+import { fill, make, onLeave } from "./dom.js";
 import { currentAnswer, listen, state, update } from "./store.js";
 
 /** Build the strip; `close()` gives up the colouring by class. */
@@ -28,11 +28,13 @@ export function textStrip(close) {
       const word = wordOf(answer, token.places[0]);
       if (i && word !== previousWord) children.push(" ");
       previousWord = word;
+      // A tap takes the focus from a heatmap, which gives up its point, and only then is a click.
+      const pointHere = () => update({ point: { row: i, column: null } });
       const mark = make("span", { class: token.special ? "token special" : "token", role: "listitem",
-        dir: "auto", onpointerenter: () => update({ point: { row: i, column: null } }),
-        onpointerleave: () => update({ point: null }) },
+        dir: "auto", onpointerenter: pointHere, onclick: pointHere },
       state.words || token.special ? token.name : answer.sources[token.places[0]] || token.name);
       if (values && !token.special) colourMark(mark, values[i], largest);
+      onLeave(mark, () => update({ point: null }));
       marks.push(mark);
       children.push(mark);
     });

@@ -3,10 +3,13 @@
 import { say } from "./boot.js";
 import { fill, make } from "./dom.js";
 import { Refused, ask } from "./server.js";
-import { currentAnswer, listen, state, update } from "./store.js";
+import { currentAnswer, isEmpty, listen, state, update } from "./store.js";
 import { STUDIES } from "./studies.js";
 
 const DRAWN_FROM = ["view", "language", "theme", "layer", "head", "options", "messages", "current"];
+
+/** What a study adds to the options of its files, by its name: numbers that the server does not keep. */
+export const sentAlong = new Map();
 
 /** Everything chosen in the current study. */
 export function studyOptions() {
@@ -61,7 +64,7 @@ export function studyPanel() {
 
   async function builtStudy(name) {
     if (!built.has(name)) {
-      const place = make("div", { class: "study-place", "data-study": name });
+      const place = make("div", { class: "study-place", "data-study": name, hidden: true });
       const { build } = await STUDIES[name].load();
       if (!built.has(name)) {
         frame.append(place);
@@ -72,6 +75,7 @@ export function studyPanel() {
   }
 
   async function draw() {
+    const mine = ++turn; // whatever is still on its way was asked for something else
     const name = state.view;
     const answer = currentAnswer();
     panel.hidden = !(name in STUDIES);
@@ -79,9 +83,12 @@ export function studyPanel() {
     what.textContent = say(`study_${name}_what`);
     note.textContent = say(`study_${name}_note`);
     frame.setAttribute("aria-labelledby", `tab-${name}`);
-    for (const [other, { place }] of built) place.hidden = other !== name;
+    for (const [other, { place }] of built) place.hidden = other !== name || isEmpty();
+    if (isEmpty()) {
+      problem.hidden = true;
+      frame.classList.remove("waiting");
+    }
     if (!answer) return;
-    const mine = ++turn;
     frame.classList.add("waiting");
     let data;
     let study;

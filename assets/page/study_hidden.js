@@ -3,7 +3,7 @@
 import { range } from "./answer.js";
 import { SIGNED, say } from "./boot.js";
 import { bytesOf, figure, fillTokenRow, paintBytes, paintHistogram } from "./charts.js";
-import { FONT, colour, fill, make, surface } from "./dom.js";
+import { FONT, colour, fill, make, onLeave, surface } from "./dom.js";
 import { paintBand } from "./paint.js";
 import { chosenNumber } from "./study.js";
 
@@ -46,7 +46,7 @@ export function build(place, choose) {
 
   pad.addEventListener("pointermove", (event) => pointAt(event));
   pad.addEventListener("pointerdown", (event) => pointAt(event));
-  pad.addEventListener("pointerleave", () => drawPoint(null));
+  onLeave(pad, () => drawPoint(null));
   pad.addEventListener("blur", () => drawPoint(null));
   pad.addEventListener("keydown", (event) => {
     const move = ARROWS[event.key];

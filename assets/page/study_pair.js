@@ -6,7 +6,7 @@ import { className, percent, say } from "./boot.js";
 import {
   bytesOf, cosineAxis, figure, legend, paintBytes, paintLines, pairedBars, points,
 } from "./charts.js";
-import { FONT, colour, fill, fitted, make, surface } from "./dom.js";
+import { FONT, colour, fill, fitted, make, onLeave, surface } from "./dom.js";
 import { paintBand, paintMatrix } from "./paint.js";
 import { state } from "./store.js";
 import { chosenNumber } from "./study.js";
@@ -71,9 +71,11 @@ class Chooser {
     const form = make("form", {}, this.label, this.box, this.compare, this.way);
     form.addEventListener("submit", (event) => {
       event.preventDefault();
-      this.choose({ second: this.box.value.trim() || null });
+      this.written = this.box.value.trim();
+      this.choose({ second: this.written || null });
     });
     this.element = make("div", { class: "chooser" }, form, this.chips);
+    this.written = null;  // what was last put into the box; typing is left alone until another is read
     this.followed = null; // a second text that nobody chose: it goes with the conversation
   }
 
@@ -96,7 +98,10 @@ class Chooser {
     this.ways[0].textContent = say("pair_apart");
     this.ways[1].textContent = say("pair_together");
     this.ways.forEach((button, i) => button.setAttribute("aria-pressed", String(Boolean(joined) === (i === 1))));
-    if (document.activeElement !== this.box) this.box.value = sides[1].text;
+    if (this.written !== sides[1].text) {
+      this.written = sides[1].text;
+      this.box.value = this.written;
+    }
     const others = state.messages.filter(({ status }) => status === "done").map(({ text }) => text).reverse();
     const offered = [...new Set([...others, ...say("example_texts")])]
       .filter((text) => text !== answer.text).slice(0, OFFERED);
@@ -104,7 +109,10 @@ class Chooser {
     const focused = [...this.chips.children].indexOf(document.activeElement);
     fill(this.chips, ...offered.map((text) => make("button", { type: "button", class: "chip",
       title: text, dir: "auto", "aria-pressed": String(text === sides[1].text),
-      onclick: () => this.choose({ second: text }) }, text)));
+      onclick: () => {
+        this.written = null;
+        this.choose({ second: text });
+      } }, text)));
     this.chips.children[focused]?.focus();
   }
 }
@@ -152,7 +160,8 @@ class TokenMatrix {
     this.over = make("canvas", { class: "over", "aria-hidden": "true" });
     this.pad = make("div", { class: "pad", tabindex: 0, role: "application" }, this.canvas, this.over);
     this.pad.addEventListener("pointermove", (event) => this.follow(event));
-    this.pad.addEventListener("pointerleave", () => this.point(null));
+    this.pad.addEventListener("pointerdown", (event) => this.follow(event));
+    onLeave(this.pad, () => this.point(null));
     this.pad.addEventListener("blur", () => this.point(null));
     this.pad.addEventListener("keydown", (event) => this.step(event));
     this.element = make("figure", { class: "token-matrix" }, this.title, this.pad);

@@ -3,7 +3,7 @@
 import { inflate, range } from "./answer.js";
 import { say } from "./boot.js";
 import { figure, paintBytes } from "./charts.js";
-import { FONT, colour, fill, fitted, make, surface } from "./dom.js";
+import { FONT, colour, fill, fitted, make, onLeave, surface } from "./dom.js";
 import { paintBand, paintMatrix } from "./paint.js";
 import { chosenNumber } from "./study.js";
 
@@ -79,7 +79,8 @@ export function build(place, choose) {
     const scale = make("small");
     const made = { name, canvas, over, pad, caption, scale, element: make("figure", {}, caption, pad, scale) };
     pad.addEventListener("pointermove", (event) => readOut(made, cellAt(made, event)));
-    pad.addEventListener("pointerleave", () => readOut(made, null));
+    pad.addEventListener("pointerdown", (event) => readOut(made, cellAt(made, event)));
+    onLeave(pad, () => readOut(made, null));
     if (isSquare) {
       pad.addEventListener("click", (event) => pick(cellAt(made, event)));
       pad.addEventListener("keydown", (event) => {

@@ -5,6 +5,7 @@ import { figure } from "./charts.js";
 import { fill, make } from "./dom.js";
 import { Refused, ask } from "./server.js";
 import { state } from "./store.js";
+import { sentAlong } from "./study.js";
 
 const PAUSE = 400; // milliseconds between two questions about a copy that learns
 const HANGUL = /[\u1100-\u11ff\u3130-\u318f\uac00-\ud7a3]/;
@@ -127,7 +128,7 @@ export function build(place) {
   function lessonItem(lesson) {
     const name = shortened(lesson.text);
     const choice = make("select", { "aria-label": say("teach_class_of", { text: name }),
-      disabled: Boolean(job), onchange: () => { lesson.label = choice.value; show(); } }, ...labelNames());
+      disabled: Boolean(job), onchange: () => { lesson.label = choice.value; } }, ...labelNames());
     choice.value = lesson.label;
     return make("li", {}, make("span", { class: "text", title: lesson.text }, lesson.text), choice,
       make("button", { type: "button", class: "quiet", disabled: Boolean(job),
@@ -195,6 +196,7 @@ export function build(place) {
     saveLessons.disabled = !lessons.length;
     savePicture.textContent = say("teach_picture");
     savePicture.hidden = !result;
+    sentAlong.set("teach", { result });
     showProgress();
     const data = result ?? overview;
     fill(taughtPart, ...comparison(say("teach_taught"), data, data.taught));
