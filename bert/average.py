@@ -31,7 +31,8 @@ from bert.metrics import checksum, read_metrics
 
 @torch.no_grad()
 def average(folders: Sequence[Path], shares: Sequence[float], dev: Path,
-            temperature_on: Sequence[Path], out: Path) -> float:
+            temperature_on: Sequence[Path], out: Path,
+            keep_feeling: float = FinetuneConfig.keep_feeling) -> float:
     """Write the mean of the checkpoints' weights; returns its score on dev."""
     check_replaceable(out, TOKENIZER)
     parts = [load_ten(folder) for folder in folders]
@@ -50,7 +51,7 @@ def average(folders: Sequence[Path], shares: Sequence[float], dev: Path,
     told = [line for path in temperature_on for line in read_labelled(path)]
     temperature = fold_temperature(
         model, logits_of(model, tokenizer, [line.text for line in told]), told)
-    set_threshold(model, logits / temperature, lines, FinetuneConfig.keep_feeling)
+    set_threshold(model, logits / temperature, lines, keep_feeling)
     known = read_metrics(folders[-1])
     facts = {name: known[name] for name in ("finetune", "curves") if name in known}
     facts |= {"average": {"command": described_call("bert.average"), "shares": list(shares),
@@ -71,6 +72,9 @@ def build_parser() -> Parser:
                         help="labelled lines for the score and the threshold")
     parser.add_argument("--temperature-on", type=Path, nargs="+", metavar="FILE",
                         help="labelled lines for the temperature (default: those of dev)")
+    parser.add_argument("--keep-feeling", type=float, default=FinetuneConfig.keep_feeling,
+                        metavar="SHARE", help="share of dev's feeling lines that must stay "
+                        f"confident (default: {FinetuneConfig.keep_feeling})")
     parser.add_argument("--out", type=Path, required=True, help="checkpoint folder to write")
     return parser
 
@@ -83,9 +87,12 @@ def main(argv: Sequence[str] | None = None) -> None:
         given = arguments.shares or [1.0] * len(arguments.checkpoints)
         if len(given) != len(arguments.checkpoints) or min(given) < 0 or not sum(given):
             raise ValueError("--shares: give one share of 0 or more for each checkpoint")
+        if not 0 <= arguments.keep_feeling <= 1:
+            raise ValueError(f"--keep-feeling is {arguments.keep_feeling}: expected 0 to 1")
         shares = [share / sum(given) for share in given]
         score = average(arguments.checkpoints, shares, arguments.dev,
-                        arguments.temperature_on or [arguments.dev], arguments.out)
+                        arguments.temperature_on or [arguments.dev], arguments.out,
+                        arguments.keep_feeling)
         print(f"dev {score:.4f}")
 
 
