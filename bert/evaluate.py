@@ -213,8 +213,6 @@ def build_parser() -> Parser:
 
 
 def evaluate(arguments, lines: Sequence[LabelledLine]) -> dict[str, Any]:
-    if arguments.public and arguments.label_map is None:
-        raise ValueError("--public needs --label-map")
     classifier = load_ten(arguments.checkpoint)
     results: dict[str, Any] = {
         "command": described_call("bert.evaluate"),
@@ -242,6 +240,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = build_parser()
     arguments = parser.parse_args(argv)
     with parser.one_sentence():
+        if arguments.public and arguments.label_map is None:
+            raise ValueError("--public needs --label-map")
         lines = read_labelled(arguments.data)
         if arguments.max_steps:
             lines = lines[:arguments.max_steps * 32]

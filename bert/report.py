@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from bert.lab import Lab, Options, Study
+from bert.labels import OTHER_COLOURS
 from bert.texts import LANGUAGES, say
 from bert.views import class_list
 
@@ -320,7 +321,7 @@ def _reliability(axes, data: Mapping[str, Any], name: str, language: str) -> Non
 
 
 def _scores(axes, data: Mapping[str, Any], what: str, language: str) -> None:
-    from bert.figures import OTHER_COLOURS, drawable
+    from bert.figures import drawable
     rows = [own_scores(data), *data[what]]
     groups = [(name, level) for name in LANGUAGES for level in LEVELS]
     wide = 0.8 / len(rows)

@@ -76,7 +76,7 @@ PINNED = {
 WITHOUT_FEELING = (
     "가게는 아홉 시에 연다", "회의실은 3층 오른쪽 끝에 있습니다",
     "내일 2시까지 서류 두 부 출력해 주세요",
-    "우유 두 개랑 계란 한 판 샀음", "오늘 회의는 3시", "이 버스는 5분마다 다닙니다",
+    "우유 두 개랑 계란 한 판 샀음", "오늘 회의는 3시",
     "The shop opens at nine", "The meeting room is on the third floor",
     "Please print two copies by Monday", "Bus 42 leaves from platform 3",
     "The recipe needs two cups of flour",

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from bert import views
+from bert.labels import OTHER_COLOURS
 from bert.texts import LANGUAGES, PAGE, colours, say, speaks_of_self_harm, texts
 
 TEXT = "팀장님이라면 모두 칭찬해주셨다"  # words of several pieces
@@ -188,7 +189,7 @@ def test_the_payload_is_plain_json(encoding, prediction):
 
 def test_classes_that_are_not_ours_keep_their_key_and_get_a_colour():
     assert views.class_list(["joy", "boredom"])[1] == {
-        "key": "boredom", "ko": "boredom", "en": "boredom", "colour": views.OTHER_COLOURS[1]}
+        "key": "boredom", "ko": "boredom", "en": "boredom", "colour": OTHER_COLOURS[1]}
 
 
 # ---------------------------------------------------------------------------------- texts
