@@ -171,7 +171,8 @@ def add_endpoints(classifier: EmotionClassifier) -> None:
         """One file to take away, in base64."""
         if isinstance(what, str) and what in STUDIES:
             language = options.get("lang") if isinstance(options, dict) else None
-            file = exports.make_study(STUDIES[what], study(text, what, options), ending, language)
+            found = STUDIES[what].answer(lab, check_text(text), Options(options), ending == "json")
+            file = exports.make_study(STUDIES[what], found, ending, language)
         else:
             file = picture_file(text, what, ending, options)
         return {"name": file.name, "type": file.media_type,

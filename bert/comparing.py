@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from bert import views
-from bert.lab import Lab, Options, Study, picture
+from bert.lab import Lab, Matrix, Options, Study
 from bert.model import sinusoidal_positions, vectors
 from bert.passage import signed_picture
 from bert.predict import EmotionClassifier, Inspection
@@ -108,7 +108,8 @@ def run_pair(lab: Lab, text: str, options: Options) -> dict:
     return {
         "sides": sides, "layer": layer, "head": head, "classes": classes(classifier),
         "difference": None if is_joined or one.shape != other.shape else {
-            "picture": picture(other - one), "moved": np.abs(other - one).sum() / 2 / len(one)},
+            "picture": Matrix(other - one, is_painted=True),
+            "moved": np.abs(other - one).sum() / 2 / len(one)},
         "joined": joined(classifier, text, second, layer, head) if is_joined else None,
         "similarity": similarity(*(text_vectors(classifier, trace) for trace in traces)),
         "usual": usual_similarity(classifier),
@@ -285,7 +286,7 @@ def positions(classifier: EmotionClassifier) -> dict[str, dict | None]:
 
 
 def _described(table: np.ndarray) -> dict:
-    return {"picture": picture(table), "neighbours": cosine(table[:-1], table[1:])}
+    return {"picture": Matrix(table, is_painted=True), "neighbours": cosine(table[:-1], table[1:])}
 
 
 def order_table(data: Mapping[str, Any]) -> list[list]:

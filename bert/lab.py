@@ -109,14 +109,49 @@ class Options:
 # ---------------------------------------------------------------------------------- numbers to send
 
 
-def plain(value: Any) -> Any:
-    """Arrays, dataclass-free containers and numpy numbers as JSON knows them."""
+@dataclass(frozen=True)
+class Matrix:
+    """Numbers in rows and columns. The browser gets them packed: with every bit of float32, or at
+    8 bits a value where it only paints them. A file holds them as they are."""
+
+    values: np.ndarray
+    is_painted: bool = False
+
+    def packed(self) -> dict:
+        matrix = np.atleast_2d(np.asarray(self.values, dtype=np.float64))
+        if not self.is_painted:
+            return {"rows": matrix.shape[0], "columns": matrix.shape[1],
+                    "packed": _packed(matrix.astype("<f4"))}
+        limit = float(np.abs(matrix).max()) or 1.0  # −limit … limit becomes 1 … 255, zero 128
+        return {"rows": matrix.shape[0], "columns": matrix.shape[1], "limit": limit,
+                "packed": _packed(np.rint(128 + 127 * (matrix / limit)).astype(np.uint8))}
+
+
+def _packed(matrix: np.ndarray) -> str:
+    return base64.b64encode(zlib.compress(matrix.tobytes(), 1)).decode("ascii")
+
+
+def unpacked(packed: Mapping[str, Any]) -> np.ndarray:
+    """What the browser got of a matrix: to within limit / 254 where it only paints it."""
+    bytes_ = zlib.decompress(base64.b64decode(packed["packed"]))
+    shape = packed["rows"], packed["columns"]
+    if "limit" not in packed:
+        return np.frombuffer(bytes_, dtype="<f4").reshape(shape)
+    values = np.frombuffer(bytes_, dtype=np.uint8).astype(np.float64)
+    return (values.reshape(shape) - 128) / 127 * packed["limit"]
+
+
+def plain(value: Any, in_full: bool = False) -> Any:
+    """Arrays, matrices, containers and numpy numbers as JSON knows them; `in_full`: with all
+    numbers of every matrix."""
+    if isinstance(value, Matrix):
+        return plain(value.values if in_full else value.packed(), in_full)
     if isinstance(value, np.ndarray):
-        return plain(value.tolist())
+        return plain(value.tolist(), in_full)
     if isinstance(value, Mapping):
-        return {key: plain(item) for key, item in value.items()}
+        return {key: plain(item, in_full) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
+        return [plain(item, in_full) for item in value]
     if isinstance(value, np.generic):
         value = value.item()
     return float(f"{value:.{SIGNIFICANT}g}") if isinstance(value, float) else value
@@ -130,23 +165,6 @@ def summary(values: np.ndarray) -> dict:
             "high": numbers.max(), "counts": counts, "from": edges[0], "to": edges[-1]}
 
 
-def picture(values: np.ndarray) -> dict:
-    """A (rows, columns) matrix at 8 bits a value for the browser to paint: −limit … limit becomes
-    1 … 255, zero 128. What must be exact is sent beside it."""
-    matrix = np.atleast_2d(np.asarray(values, dtype=np.float64))
-    limit = float(np.abs(matrix).max()) or 1.0
-    bytes_ = np.rint(128 + 127 * matrix / limit).astype(np.uint8).tobytes()
-    return {"rows": matrix.shape[0], "columns": matrix.shape[1], "limit": limit,
-            "packed": base64.b64encode(zlib.compress(bytes_, 1)).decode("ascii")}
-
-
-def unpack_picture(packed: Mapping[str, Any]) -> np.ndarray:
-    """What `picture` kept, to within limit / 254."""
-    bytes_ = zlib.decompress(base64.b64decode(packed["packed"]))
-    values = np.frombuffer(bytes_, dtype=np.uint8).astype(np.float64)
-    return (values.reshape(packed["rows"], packed["columns"]) - 128) / 127 * packed["limit"]
-
-
 # ---------------------------------------------------------------------------------- studies
 
 
@@ -157,9 +175,9 @@ class Study:
 
     name: str
     run: Callable[[Lab, str, Options], dict]
-    draw: Callable[[Mapping[str, Any], str], Any]      
+    draw: Callable[[Mapping[str, Any], str], Any]
     table: Callable[[Mapping[str, Any]], list[list[Any]]]  # rows, the first one the heading
 
-    def answer(self, lab: Lab, text: str, options: Options) -> dict:
-        """What the browser gets."""
-        return plain(self.run(lab, text, options))
+    def answer(self, lab: Lab, text: str, options: Options, in_full: bool = False) -> dict:
+        """What the browser gets; `in_full`: what a file of its numbers holds."""
+        return plain(self.run(lab, text, options), in_full)

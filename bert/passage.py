@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bert.lab import Lab, Options, Study, picture, summary, unpack_picture
+from bert.lab import Lab, Matrix, Options, Study, summary, unpacked
 from bert.predict import Inspection
 from bert.texts import colours, say
 from bert.views import class_list
@@ -30,8 +30,8 @@ def signed_colours(values: np.ndarray, limit: float) -> np.ndarray:
 
 
 def signed_picture(packed: Mapping[str, Any]) -> np.ndarray:
-    """What `picture` kept, in the page's colours: (rows, columns, 3)."""
-    return signed_colours(unpack_picture(packed), packed["limit"])
+    """A painted matrix as the browser got it, in the page's colours: (rows, columns, 3)."""
+    return signed_colours(unpacked(packed), packed["limit"])
 
 
 # ---------------------------------------------------------------------------------- the whole way
@@ -183,14 +183,14 @@ def run_block(lab: Lab, text: str, options: Options) -> dict:
     for kind, value in steps_of(trace, layer):
         step = {"kind": kind, "shape": shapes.get(kind, whole), **summary(value)}
         if kind != "dropout":  # the numbers of the step before, once more
-            step |= {"picture": picture(value[0]), "row": value[0, token]}
+            step |= {"picture": Matrix(value[0], is_painted=True), "row": value[0, token]}
         steps.append(step)
     return {"layer": layer, "layers": config.num_hidden_layers, "head": head, "token": token,
             "step": options.number("step", 1, len(steps), 1), "pieces": trace.encoding.pieces,
             "norm": config.norm, "dropout": config.hidden_dropout_prob,
             "entering": {"shape": whole, **summary(entering)}, "steps": steps,
-            "weights": picture(inner["attention"][0, head - 1]),                     # (T, T)
-            "context": picture(inner["context"][0, head - 1])}                       # (T, D)
+            "weights": Matrix(inner["attention"][0, head - 1], is_painted=True),      # (T, T)
+            "context": Matrix(inner["context"][0, head - 1], is_painted=True)}        # (T, D)
 
 
 def with_numbers(steps: Sequence[Mapping[str, Any]], number: int) -> Mapping[str, Any]:
@@ -244,7 +244,7 @@ def draw_block(data: Mapping[str, Any], language: str):
     bars.spines[["top", "right"]].set_visible(False)
     bars.tick_params(labelsize=7)
     if is_attention:
-        for left, name, pixels in ((0.8, "weights", coloured(unpack_picture(data["weights"]))),
+        for left, name, pixels in ((0.8, "weights", coloured(unpacked(data["weights"]))),
                                    (0.92, "context", signed_picture(data["context"]))):
             axes = show((left, 0.08, 0.07, 0.2), pixels)
             axes.set_yticks([])

@@ -4,33 +4,18 @@ Hidden   the hidden states, layer by layer, and how much each layer changed them
 QKV      query, key and value of one head, and how an attention weight comes out of them
 """
 
-import base64
-import zlib
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from bert.lab import BINS, Lab, Options, Study, picture, plain, summary
+from bert.lab import BINS, Lab, Matrix, Options, Study, plain, summary, unpacked
 from bert.predict import Inspection
 from bert.texts import say
 
 BLOCK = 128        # hidden dimensions shown at a time
 COLOURED = 0.99    # share of the values that the colour scale covers
 MATRICES = ("query", "key", "value", "scores", "attention", "context")
-
-
-def floats(values: np.ndarray) -> dict:
-    """A matrix for the browser with every bit of its float32 values."""
-    matrix = np.ascontiguousarray(values, dtype="<f4")
-    return {"rows": matrix.shape[0], "columns": matrix.shape[1],
-            "packed": base64.b64encode(zlib.compress(matrix.tobytes(), 1)).decode("ascii")}
-
-
-def unpack_floats(packed: Mapping[str, Any]) -> np.ndarray:
-    """What `floats` packed."""
-    bytes_ = zlib.decompress(base64.b64decode(packed["packed"]))
-    return np.frombuffer(bytes_, dtype="<f4").reshape(packed["rows"], packed["columns"])
 
 
 # ---------------------------------------------------------------------------------- hidden states
@@ -79,11 +64,11 @@ def run_hidden(lab: Lab, text: str, options: Options) -> dict:
     rows = exact[:, token] if at < 0 else exact[at]
     return {"tokens": trace.encoding.pieces, "token": token, "at": None if at < 0 else at,
             "first": first, "block": BLOCK, "width": width,
-            "states": [picture(layer) for layer in states],
+            "states": [Matrix(layer, is_painted=True) for layer in states],
             "limit": float(np.quantile(np.abs(states), COLOURED)) or 1.0,
             "cosines": cosines(states), "norms": np.linalg.norm(states, axis=-1),
             "distributions": distributions(states),
-            "values": floats(rows[:, first:first + BLOCK])}
+            "values": Matrix(rows[:, first:first + BLOCK])}
 
 
 def hidden_rows(data: Mapping[str, Any]) -> list[tuple[int, int]]:
@@ -94,7 +79,7 @@ def hidden_rows(data: Mapping[str, Any]) -> list[tuple[int, int]]:
 
 
 def hidden_table(data: Mapping[str, Any]) -> list[list]:
-    values = unpack_floats(data["values"])
+    values = unpacked(data["values"])
     dimensions = range(data["first"], data["first"] + values.shape[1])
     return [["layer", "place", "token", "cosine to the layer before", "norm",
              *(f"dimension {number}" for number in dimensions)],
@@ -106,7 +91,7 @@ def hidden_table(data: Mapping[str, Any]) -> list[list]:
 
 def draw_hidden(data: Mapping[str, Any], language: str):
     from bert.figures import drawable, new_figure, signed_map
-    rows, values = hidden_rows(data), unpack_floats(data["values"])
+    rows, values = hidden_rows(data), unpacked(data["values"])
     layers = data["distributions"]
     columns = min(len(layers), 7)
     lines = -(-len(layers) // columns)
@@ -167,12 +152,12 @@ def run_qkv(lab: Lab, text: str, options: Options) -> dict:
     query = options.number("query", 0, last, 0)
     key = options.number("key", 0, last, int(found["attention"][query].argmax()))
     return {"tokens": trace.encoding.pieces, "layer": layer, "head": head, "query": query,
-            "key": key, "matrices": {name: floats(matrix) for name, matrix in found.items()}}
+            "key": key, "matrices": {name: Matrix(matrix) for name, matrix in found.items()}}
 
 
 def arithmetic(data: Mapping[str, Any]) -> dict:
     """How the weight of the chosen cell comes out of its query and key, step by step."""
-    of = {name: unpack_floats(packed).astype(np.float64)
+    of = {name: unpacked(packed).astype(np.float64)
           for name, packed in data["matrices"].items()}
     products = of["query"][data["query"]] * of["key"][data["key"]]                   # (D,)
     row = of["scores"][data["query"]]                                                # (T,)
@@ -185,7 +170,7 @@ def arithmetic(data: Mapping[str, Any]) -> dict:
 
 
 def qkv_table(data: Mapping[str, Any]) -> list[list]:
-    matrices = {name: unpack_floats(packed) for name, packed in data["matrices"].items()}
+    matrices = {name: unpacked(packed) for name, packed in data["matrices"].items()}
     most = max(matrix.shape[1] for matrix in matrices.values())
     return [["matrix", "place", "token", *range(most)],
             *([name, place, data["tokens"][place], *plain(row)]
@@ -202,7 +187,7 @@ def draw_qkv(data: Mapping[str, Any], language: str):
     for place, (name, packed) in enumerate(data["matrices"].items()):
         line, column = divmod(place, 3)
         axes = figure.add_axes((0.08 + 0.315 * column, 0.58 - 0.41 * line, 0.2, 0.33))
-        matrix = unpack_floats(packed)
+        matrix = unpacked(packed)
         limit = float(np.abs(matrix).max()) or 1.0
         scale = ({"cmap": COLOUR_MAP, "vmin": 0.0, "vmax": 1.0} if name == "attention" else
                  {"cmap": signed_map(), "vmin": -limit, "vmax": limit})

@@ -26,7 +26,7 @@ from bert.comparing import (
     without_positions,
 )
 from bert.exports import make_study
-from bert.lab import Lab, Options, unpack_picture
+from bert.lab import Lab, Options, unpacked
 from bert.model import BertForSequenceClassification
 from bert.predict import EmotionClassifier
 from bert.texts import say, texts
@@ -144,7 +144,7 @@ def test_heatmaps_are_subtracted_when_both_texts_have_as_many_tokens(lab, classi
     one, other = (classifier(text).attentions[1, 0] for text in (ENGLISH, reverse))
     difference = found["difference"]
     limit = float(np.abs(other - one).max())
-    assert unpack_picture(difference["picture"]) == pytest.approx(other - one, abs=limit / 250)
+    assert unpacked(difference["picture"]) == pytest.approx(other - one, abs=limit / 250)
     assert difference["moved"] == pytest.approx(
         np.mean([np.abs(row).sum() / 2 for row in other - one]), abs=1e-6)
 
@@ -256,11 +256,10 @@ def test_neither_study_changes_the_weights_that_others_use(classifier):
 def test_position_vectors_are_the_models_own_beside_sine_waves(classifier):
     found = positions(classifier)
     table = classifier.model.bert.embeddings.position_embeddings.weight.detach().numpy()
-    limit = float(np.abs(table).max())
-    assert unpack_picture(found["learned"]["picture"]) == pytest.approx(table, abs=limit / 250)
+    assert np.array_equal(found["learned"]["picture"].values, table)
     assert found["learned"]["neighbours"][3] == pytest.approx(
         table[3] @ table[4] / math.sqrt(table[3] @ table[3] * (table[4] @ table[4])), abs=1e-6)
-    waves = unpack_picture(found["sinusoidal"]["picture"])
+    waves = found["sinusoidal"]["picture"].values
     assert waves[5, 2] == pytest.approx(math.sin(5 / 10_000 ** (2 / 32)), abs=0.01)
     assert waves[5, 3] == pytest.approx(math.cos(5 / 10_000 ** (2 / 32)), abs=0.01)
 

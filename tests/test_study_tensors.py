@@ -16,10 +16,10 @@ from safetensors.numpy import load_file
 
 from bert.checkpoint import save_checkpoint, untrained
 from bert.exports import make_study
-from bert.lab import Lab, Options, unpack_picture
+from bert.lab import Lab, Options, unpacked
 from bert.model import BertForSequenceClassification
 from bert.predict import EmotionClassifier
-from bert.tensors import HIDDEN, MATRICES, QKV, arithmetic, unpack_floats
+from bert.tensors import HIDDEN, MATRICES, QKV, arithmetic
 
 expect.set_options(timeout=60_000)  # a limit for a hang, never reached otherwise
 TEXT = "They blamed me for their own mistake"
@@ -54,7 +54,7 @@ def wide(tmp_path_factory, tokenizer, tiny_config) -> dict[str, EmotionClassifie
 
 
 def matrices(data: dict) -> dict[str, np.ndarray]:
-    return {name: unpack_floats(packed) for name, packed in data["matrices"].items()}
+    return {name: unpacked(packed) for name, packed in data["matrices"].items()}
 
 
 def answer(study, lab: Lab, text: str = TEXT, **options) -> dict:
@@ -77,16 +77,16 @@ def test_hidden_states_are_bit_for_bit_those_of_a_prediction(wide, norm):
     expected = wide[norm](TEXT).hidden_states
     for layer, states in enumerate(expected):
         data = answer(HIDDEN, Lab(wide[norm]), at=layer)
-        assert np.array_equal(unpack_floats(data["values"]), states[:, :128])
+        assert np.array_equal(unpacked(data["values"]), states[:, :128])
     last = answer(HIDDEN, Lab(wide[norm]), token=2, first=128)
-    assert np.array_equal(unpack_floats(last["values"]), expected[:, 2, 128:])
+    assert np.array_equal(unpacked(last["values"]), expected[:, 2, 128:])
 
 
 def test_hidden_states_are_those_of_transformers(lab, theirs):
     expected = torch.cat(theirs.hidden_states).numpy()
     for layer, states in enumerate(expected):
         data = answer(HIDDEN, lab, at=layer)
-        np.testing.assert_allclose(unpack_floats(data["values"]), states, atol=1e-5)
+        np.testing.assert_allclose(unpacked(data["values"]), states, atol=1e-5)
 
 
 def test_cosines_and_norms_follow_their_formulas(lab, classifier):
@@ -107,7 +107,7 @@ def test_the_pictures_hold_every_token_of_every_layer(lab, classifier):
     data = answer(HIDDEN, lab)
     assert len(data["states"]) == len(states)
     for packed, expected in zip(data["states"], states, strict=True):
-        np.testing.assert_allclose(unpack_picture(packed), expected,
+        np.testing.assert_allclose(unpacked(packed), expected,
                                    atol=packed["limit"] / 254 + 1e-6)
 
 

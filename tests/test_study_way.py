@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import math
 import re
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from safetensors.numpy import load_file
 from bert.checkpoint import save_checkpoint, untrained
 from bert.config import BertConfig
 from bert.exports import make_study
-from bert.lab import Lab, Options, unpack_picture
+from bert.lab import Lab, Options, unpacked
 from bert.model import BertForSequenceClassification
 from bert.passage import BLOCK, WAY
 from bert.predict import EmotionClassifier
@@ -223,14 +224,14 @@ def test_every_step_of_a_block_has_the_numbers_of_the_formula(lab, by_hand, laye
             assert "picture" not in step
             continue
         assert np.array(step["row"]) == close(tensor[1])
-        assert np.abs(unpack_picture(step["picture"]) - tensor).max() <= (
+        assert np.abs(unpacked(step["picture"]) - tensor).max() <= (
             step["picture"]["limit"] / 253)
 
 
 def test_the_chosen_head_shows_its_weights_and_its_context(lab, by_hand):
     data = BLOCK.answer(lab, TEXT, Options({"layer": 1, "head": 2}))
     for name, expected in zip(("weights", "context"), by_hand.heads[0], strict=True):
-        found = unpack_picture(data[name])
+        found = unpacked(data[name])
         assert np.abs(found - expected[1]).max() <= data[name]["limit"] / 253, name
 
 
@@ -264,6 +265,15 @@ def test_a_block_can_be_taken_away_as_a_picture(lab, language, step):
     data = BLOCK.answer(lab, "$x^2$ 🙂 그리고 끝", Options({"step": step, "token": 2}))
     assert data["step"] == step
     assert make_study(BLOCK, data, "png", language).content[:4] == b"\x89PNG"
+
+
+def test_the_file_of_a_block_holds_every_number_the_page_only_paints(lab, by_hand):
+    data = BLOCK.answer(lab, TEXT, Options({"layer": 2, "head": 2}), in_full=True)
+    data = json.loads(make_study(BLOCK, data, "json", "en").content)
+    for step, (kind, tensor) in zip(data["steps"], by_hand.blocks[1], strict=True):
+        assert kind == "dropout" or np.array(step["picture"]) == close(tensor)
+    for name, expected in zip(("weights", "context"), by_hand.heads[1], strict=True):
+        assert np.array(data[name]) == close(expected[1])
 
 
 @pytest.mark.parametrize("language", ["en", "ko"])
