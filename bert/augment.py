@@ -59,7 +59,7 @@ ENDINGS = ("ㅋㅋ", "ㅎㅎ", "ㅠㅠ", "ㅜㅜ", "!!", "!", "...", "~", "..", 
 
 def vary(text: str, draw: np.random.Generator) -> str:
     """One small change that leaves the feeling as it is."""
-    change = draw.choice(4, p=(0.35, 0.3, 0.25, 0.1))
+    change = draw.choice(4, p=(0.5, 0.2, 0.2, 0.1))
     if change == 0:
         return _move_a_space(text, draw)
     if change == 1:
@@ -74,7 +74,7 @@ def _move_a_space(text: str, draw: np.random.Generator) -> str:
     """Join two words, or cut one in two."""
     words = text.split()
     place = int(draw.integers(len(words))) if words else 0
-    if len(words) > 1 and draw.random() < 0.75:
+    if len(words) > 1 and draw.random() < 0.85:
         place = min(place, len(words) - 2)
         words[place:place + 2] = [words[place] + words[place + 1]]
     elif words and len(words[place]) > 2:

@@ -13,9 +13,15 @@ from typing import Any
 
 from bert.config import Parser, described_call
 from bert.corpus import LabelledLine, read_labelled
-from bert.labels import NONE
+from bert.labels import KEYS, NONE
 from bert.metrics import accuracy_by_level, checksum, write_metrics
-from bert.sources import mapped_lines, read_label_map, read_parallel, rendered_lines
+from bert.sources import (
+    mapped_lines,
+    read_label_map,
+    read_parallel,
+    read_readings,
+    rendered_lines,
+)
 
 SHARES = (0.125, 0.25, 0.5, 1.0)
 
@@ -56,6 +62,12 @@ def build_parser() -> Parser:
     parser.add_argument("--mapped", type=Path, nargs="*", default=[], metavar="FILE",
                         help="public lines to train on as well, where --label-map maps them")
     parser.add_argument("--label-map", type=Path)
+    parser.add_argument("--partly-mapped", action="store_true",
+                        help="also public lines of whose labels only some are mapped")
+    parser.add_argument("--readings", type=Path, metavar="FILE",
+                        help="columns split, labels, mark: what our readers found in public lines")
+    parser.add_argument("--found-in", type=Path, nargs="*", default=[], metavar="FILE",
+                        help="where the lines of --readings are found")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--max-steps", type=int, help="dry run: only 200 × N lines")
     parser.add_argument("--checkpoint", type=Path,
@@ -72,7 +84,11 @@ def run(arguments) -> dict[str, Any]:
                                     for pair in zip(*read_parallel(path), strict=True)])
     if arguments.mapped:
         label_map = read_label_map(arguments.label_map)
-        train += [line for path in arguments.mapped for line in mapped_lines(path, label_map)]
+        train += [line for path in arguments.mapped
+                  for line in mapped_lines(path, label_map, arguments.partly_mapped)]
+    if arguments.readings:
+        train += [line for line in read_readings(arguments.readings, arguments.found_in, "train")
+                  if line.label in KEYS]
     random.Random(arguments.seed).shuffle(train)
     if arguments.max_steps:
         train = train[:arguments.max_steps * 200]
@@ -85,7 +101,7 @@ def run(arguments) -> dict[str, Any]:
     for name, scores in more.items():
         print_scores(name, scores)
     files = [arguments.train, arguments.test, *arguments.parallel, *arguments.mapped,
-             *arguments.more]
+             *arguments.more, *([arguments.readings] if arguments.readings else [])]
     return {"command": described_call("bert.baseline"), "seed": arguments.seed,
             "data": {path.name: checksum(path) for path in files}, "lines": len(train),
             "curve": curve, "more": more}

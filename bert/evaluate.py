@@ -4,7 +4,8 @@
 
 Writes every figure into the checkpoint's metrics.json, with the command and the data's checksum,
 and with --figures FOLDER the confusion matrix and the reliability diagram of each language. Public
-sets (`text<TAB>label,label`) are scored on the lines that --label-map maps onto one feeling.
+sets (`text<TAB>label,label`) are scored on the lines that --label-map maps onto one feeling, and
+with --readings on the lines of people that our readers labelled and nobody trained on.
 """
 
 import random
@@ -30,7 +31,7 @@ from bert.metrics import (
     write_metrics,
 )
 from bert.predict import EmotionClassifier
-from bert.sources import mapped_lines, read_label_map
+from bert.sources import mapped_lines, read_label_map, read_readings
 
 FIRST_SYLLABLE, VOWELS, FINALS = 0xAC00, 21, 28
 
@@ -140,6 +141,29 @@ def measure_public(classifier: EmotionClassifier, path: Path, label_map: Path) -
             "macro_f1": macro_f1(truth, answer, len(KEYS)), "checksum": checksum(path)}
 
 
+def measure_readings(classifier: EmotionClassifier,
+                     lines: Sequence[LabelledLine]) -> dict[str, dict[str, Any]]:
+    """Lines of people, by language: the answer where our readers saw one feeling, the confident
+    flag there and where they saw none."""
+    results = {}
+    for language in ("ko", "en"):
+        own = [line for line in lines if line.language == language]
+        labels = np.array([line.label for line in own])
+        is_feeling, is_none = np.isin(labels, KEYS), labels == NONE
+        if not is_feeling.any():
+            continue
+        found = probabilities_of(classifier, [line.text for line in own])
+        is_right = np.array(KEYS)[found.argmax(axis=1)] == labels
+        is_sure = found.max(axis=1) >= classifier.config.confidence_threshold
+        results[language] = {
+            "lines": int(is_feeling.sum()), "accuracy": float(is_right[is_feeling].mean()),
+            "accuracy_confident": float(is_right[is_feeling & is_sure].mean()),
+            "feeling_confident": float(is_sure[is_feeling].mean()),
+            "none_lines": int(is_none.sum()),
+            "none_not_confident": float((~is_sure[is_none]).mean())}
+    return results
+
+
 def measure_levels(classifier: EmotionClassifier, languages: Sequence[str],
                    lines: Sequence[LabelledLine]) -> dict[str, dict[str, float]]:
     """Accuracy by language and level."""
@@ -168,6 +192,10 @@ def print_report(results: dict[str, Any]) -> None:
                 print(f"  {key}: {name}".ljust(28) + row)
     for name, scores in results["more"].items():
         print_levels(name, scores)
+    for language, values in results.get("readings", {}).get("languages", {}).items():
+        print("readings", language, " ".join(f"{name} {value:.3f}" if isinstance(value, float)
+                                             else f"{name} {value}"
+                                             for name, value in values.items()))
     for name, values in results["public"].items():
         print(f"{name}: {values['accuracy']:.3f} of {values['lines']} lines")
 
@@ -200,6 +228,10 @@ def build_parser() -> Parser:
                         help="public test sets, text<TAB>label,label")
     parser.add_argument("--label-map", type=Path, help="columns dataset, original_label, class10, "
                         "quality; needed with --public")
+    parser.add_argument("--readings", type=Path, metavar="FILE", help="columns split, labels, "
+                        "mark: what our readers found in public lines; those of the split test")
+    parser.add_argument("--found-in", type=Path, nargs="*", default=[], metavar="FILE",
+                        help="where the lines of --readings are found; of a .tsv the first column")
     for name, what in (("baseline", "what people would use instead"),
                        ("ablation", "the same model with something left out")):
         parser.add_argument(f"--{name}", nargs="+", action="append", default=[],
@@ -233,6 +265,10 @@ def evaluate(arguments, lines: Sequence[LabelledLine]) -> dict[str, Any]:
         classifier, list(results["languages"]), read_labelled(path))} for path in arguments.more}
     results["public"] = {path.name: measure_public(classifier, path, arguments.label_map)
                          for path in arguments.public}
+    if arguments.readings:
+        results["readings"] = {
+            "checksum": checksum(arguments.readings), "languages": measure_readings(
+                classifier, read_readings(arguments.readings, arguments.found_in, "test"))}
     return results
 
 

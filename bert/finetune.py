@@ -7,11 +7,11 @@
 towards the uniform distribution; of --parallel files (`korean<TAB>english`) the renderings of those
 lines train with their labels. --auxiliary files (`text<TAB>label,label`) each get a head of their
 own that is thrown away at the end; of --mapped files the lines whose labels --label-map maps onto
-one feeling train the ten classes as well. --taught files are the answers of another model (made by
-`bert.predict --input FILE --json`), learned as they are and mixed into the labels. The weights of
-the best epoch on dev are kept; the temperature fitted on dev is folded into the classifier, the
-confidence threshold into the config. Interrupted at any moment, the same command goes on from the
-last save.
+one feeling train the ten classes as well, and so do the lines of --found-in files that --readings
+has labels for. --taught files are the answers of another model (made by `bert.predict --input FILE
+--json`), learned as they are and mixed into the labels. The weights of the best epoch on dev are
+kept; the temperature fitted on dev is folded into the classifier, the confidence threshold into the
+config. Interrupted at any moment, the same command goes on from the last save.
 """
 
 import json
@@ -50,6 +50,7 @@ from bert.sources import (
     read_answers,
     read_label_map,
     read_parallel,
+    read_readings,
     rendered_lines,
     taught_source,
     with_teacher,
@@ -71,6 +72,8 @@ class FinetuneConfig(LoopConfig):
     label_smoothing: float = option(0.05, "share of the target spread over all classes")
     none_weight: float = option(1.0, "weight of lines without a feeling")
     mapped_weight: float = option(0.3, "weight of public lines that map onto a feeling")
+    reading_weight: float = option(1.0, "weight of public lines labelled by --readings")
+    partly_mapped: bool = option(False, "also public lines of whose labels only some are mapped")
     auxiliary_weight: float = option(0.5, "weight of the other label sets")
     balance: bool = option(False, "weigh classes so that each counts the same")
     freeze: int = option(0, "layers, from the embeddings up, that do not learn")
@@ -283,6 +286,10 @@ def build_parser() -> Parser:
                         help="text<TAB>label,label; lines that --label-map maps onto a feeling")
     parser.add_argument("--label-map", type=Path, metavar="FILE",
                         help="columns dataset, original_label, class10, quality")
+    parser.add_argument("--readings", type=Path, metavar="FILE",
+                        help="columns split, labels, mark: what our readers found in public lines")
+    parser.add_argument("--found-in", type=Path, nargs="*", default=[], metavar="FILE",
+                        help="where the lines of --readings are found; of a .tsv the first column")
     parser.add_argument("--parallel", type=Path, nargs="*", default=[], metavar="FILE",
                         help="korean<TAB>english: the rendering of a labelled line trains with its "
                              "label, a Korean line learns a teacher's answer to its rendering")
@@ -315,7 +322,12 @@ def read_sources(arguments, settings: FinetuneConfig) -> list[Source]:
     if arguments.mapped and arguments.label_map is None:
         raise ValueError("--mapped needs --label-map")
     label_map = read_label_map(arguments.label_map) if arguments.mapped else {}
-    public = [line for path in arguments.mapped for line in mapped_lines(path, label_map)]
+    public = [line for path in arguments.mapped
+              for line in mapped_lines(path, label_map, settings.partly_mapped)]
+    read = (read_readings(arguments.readings, arguments.found_in, "train")
+            if arguments.readings else [])
+    if arguments.languages:
+        read = [line for line in read if line.language in arguments.languages]
     answers = {text: answer for path in arguments.taught
                for text, answer in read_answers(path).items()}
     answers |= {korean: answers[english] for korean, english in pairs if english in answers}
@@ -325,20 +337,21 @@ def read_sources(arguments, settings: FinetuneConfig) -> list[Source]:
         if heads.count(source.head) > 1:
             raise ValueError(f"{path}: the head {source.head!r} is taken: the name up to the first "
                              "dot must be its own")
-    for lines, weight in ((own, 1.0), (public, settings.mapped_weight)):
+    for lines, weight in ((own, 1.0), (public, settings.mapped_weight),
+                          (read, settings.reading_weight)):
         if lines:
             source = with_teacher(
                 emotion_source(lines, settings.label_smoothing, settings.none_weight,
                                settings.balance), answers, settings.teacher_share)
             sources.append(replace(source, weights=source.weights * weight))
-    taught = taught_source(answers, {line.text for line in [*own, *public]})
+    taught = taught_source(answers, {line.text for line in [*own, *public, *read]})
     if taught.texts:
         sources.append(replace(taught, weights=taught.weights * settings.taught_weight))
     if not sources:
         raise ValueError("nothing to learn from: give --train, --mapped, --taught or --auxiliary")
-    print(f"{len(own):,} own lines, {len(public):,} mapped public lines, {len(taught.texts):,} "
-          f"lines with a teacher's answer only, {len(arguments.auxiliary)} auxiliary set(s)",
-          flush=True)
+    print(f"{len(own):,} own lines, {len(public):,} mapped and {len(read):,} read public lines, "
+          f"{len(taught.texts):,} lines with a teacher's answer only, "
+          f"{len(arguments.auxiliary)} auxiliary set(s)", flush=True)
     return sources
 
 

@@ -4,7 +4,9 @@ Every source of lines has a head of the model that learns from it and a row of t
 """
 
 import csv
+import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -53,25 +55,29 @@ class LabelledBatch:
 
 def emotion_source(lines: Sequence[LabelledLine], smoothing: float = 0.0,
                    none_weight: float = 1.0, balance: bool = False) -> Source:
-    """Lines with one of our labels: smoothed one-hot targets, uniform ones for `none`."""
+    """Lines with one of our labels: smoothed one-hot targets, uniform ones for `none`; two labels
+    ("joy,connection") share the target."""
     targets = np.full((len(lines), len(KEYS)), 1.0 / len(KEYS), dtype=np.float32)
     weights = np.full(len(lines), none_weight, dtype=np.float32)
-    counts = {key: sum(line.label == key for line in lines) for key in KEYS}
-    mean_count = sum(counts.values()) / len(KEYS)
+    counts = Counter(line.label for line in lines)
+    mean_count = sum(counts[key] for key in KEYS) / len(KEYS)
     for row, line in enumerate(lines):
         if line.label == NONE:
             continue
+        labels = line.label.split(",")
         targets[row] = smoothing / len(KEYS)
-        targets[row, KEYS.index(line.label)] += 1.0 - smoothing
-        weights[row] = mean_count / counts[line.label] if balance else 1.0
+        targets[row, [KEYS.index(label) for label in labels]] += (1.0 - smoothing) / len(labels)
+        weights[row] = mean_count / counts[line.label] if balance and len(labels) == 1 else 1.0
     return Source(MAIN, [line.text for line in lines], targets, weights, is_exclusive=True)
 
 
 def with_teacher(source: Source, answers: Mapping[str, np.ndarray], share: float) -> Source:
-    """The same lines; where a teacher answered one, its answer makes up `share` of the target."""
+    """The same lines; where a teacher found the feeling that the label names, its answer makes up
+    `share` of the target."""
     targets = source.targets.copy()
     for row, text in enumerate(source.texts):
-        if text in answers:
+        has_feeling = targets[row].max() > 0.5
+        if has_feeling and text in answers and answers[text].argmax() == targets[row].argmax():
             targets[row] = (1.0 - share) * targets[row] + share * answers[text]
     return replace(source, targets=targets)
 
@@ -122,15 +128,44 @@ def read_label_map(path: Path) -> dict[tuple[str, str], str]:
             if row["quality"] == "clean" and row["class10"] in KEYS}
 
 
-def mapped_lines(path: Path, label_map: Mapping[tuple[str, str], str]) -> list[LabelledLine]:
-    """Public lines all of whose labels are known to mean one and the same feeling."""
+def mapped_lines(path: Path, label_map: Mapping[tuple[str, str], str],
+                 partly: bool = False) -> list[LabelledLine]:
+    """Public lines all of whose labels are known to mean one and the same feeling; `partly`: also
+    those of whose labels some are not in the map and the others mean one feeling."""
     data_set = path.name.split(".")[0]
     lines = []
     for text, labels in read_public(path):
         found = {label_map.get((data_set, label)) for label in labels}
+        if partly:
+            found.discard(None)
         if len(found) == 1 and None not in found:
             lines.append(LabelledLine(found.pop(), data_set[:2], "easy", "", text))
     return lines
+
+
+def line_mark(text: str) -> str:
+    """What a line is known by where it may not be kept: the start of its SHA-256."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def read_readings(path: Path, found_in: Sequence[Path], split: str) -> list[LabelledLine]:
+    """Public lines with the label, or the two labels, that our readers gave them: the readings know
+    a line by its mark, the lines themselves are looked up in the files they come from."""
+    rows = csv.DictReader(read_text_lines(path), delimiter="\t")
+    if rows.fieldnames != ["split", "labels", "mark"]:
+        raise ValueError(f"{path}, line 1: expected the columns split, labels, mark")
+    labels = {row["mark"]: row["labels"] for row in rows if row["split"] == split}
+    if unknown := {label for both in labels.values() for label in both.split(",")} - {*KEYS, NONE}:
+        raise ValueError(f"{path}: {sorted(unknown)[0]!r} is none of our classes")
+    lines: dict[str, LabelledLine] = {}
+    for file in found_in:
+        for row in read_text_lines(file):
+            text = row.partition("\t")[0].strip()
+            if label := labels.get(line_mark(text)):
+                lines[text] = LabelledLine(label, file.name[:2], "easy", "", text)
+    if not lines:
+        raise ValueError(f"{path}: none of its {split} lines is in the files of --found-in")
+    return list(lines.values())
 
 
 def read_answers(path: Path) -> dict[str, np.ndarray]:

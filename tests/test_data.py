@@ -146,3 +146,16 @@ def test_renderings_are_pairs_of_which_one_half_is_a_training_line(splits):
         assert (korean in trained) + (english in trained) >= 1, row
         assert len(HANGUL.findall(korean)) >= 2, row
         assert len(LATIN.findall(english)) > len(HANGUL.findall(english)), row
+
+
+def test_readings_name_public_lines_by_their_mark_only():
+    rows = [row.split("\t") for row in
+            (DATA / "readings.tsv").read_text(encoding="utf-8").splitlines()]
+    assert rows.pop(0) == ["split", "labels", "mark"]
+    assert {split for split, _, _ in rows} == {"train", "test"}
+    marks = [mark for _, _, mark in rows]
+    assert len(set(marks)) == len(marks) >= 40_000
+    assert all(re.fullmatch(r"[0-9a-f]{16}", mark) for mark in marks)
+    for _, labels, _ in rows:
+        named = labels.split(",")
+        assert len(named) <= 2 and (set(named) <= set(KEYS) or named == [NONE]), labels

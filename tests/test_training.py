@@ -288,6 +288,47 @@ def test_only_lines_that_map_cleanly_onto_one_feeling_are_taken(files):
     assert [(line.label, line.text) for line in lines] == [("joy", "so happy today")]
 
 
+def test_a_line_with_labels_beyond_the_map_counts_only_when_asked_for(tmp_path):
+    path = tmp_path / "set.train.tsv"
+    path.write_text("what a day\tjoy,surprise\nhuh\tsurprise\nboth\tjoy,grief\n", encoding="utf-8")
+    meaning = {("set", "joy"): "joy", ("set", "grief"): "sadness"}
+    assert sources.mapped_lines(path, meaning) == []
+    lines = sources.mapped_lines(path, meaning, partly=True)
+    assert [(line.label, line.text) for line in lines] == [("joy", "what a day")]
+
+
+def test_readings_label_public_lines_without_holding_them(tmp_path):
+    mixed = "우리 팀 이겼다! 다들 고마워"
+    texts = {"what a day": "joy", mixed: "joy,connection", "the shop opens at nine": "none"}
+    (tmp_path / "en_chat.tsv").write_text("what a day\tlabel\nunread\tlabel\n", encoding="utf-8")
+    (tmp_path / "ko_lines.txt").write_text(f"{mixed}\n\n  the shop opens at nine\n",
+                                           encoding="utf-8")
+    path = tmp_path / "readings.tsv"
+    path.write_text("split\tlabels\tmark\n" + "".join(
+        f"train\t{labels}\t{sources.line_mark(text)}\n" for text, labels in texts.items())
+        + f"test\tanger\t{sources.line_mark('unread')}\n", encoding="utf-8")
+    assert not any(text in path.read_text(encoding="utf-8") for text in texts)
+    files = [tmp_path / "en_chat.tsv", tmp_path / "ko_lines.txt"]
+    lines = sources.read_readings(path, files, "train")
+    assert {line.text: line.label for line in lines} == texts
+    assert [line.language for line in lines] == ["en", "ko", "ko"]
+    found = sources.emotion_source(lines, none_weight=2.0)
+    assert found.targets.sum(axis=1) == pytest.approx(1.0)
+    assert found.targets[1, [KEYS.index("joy"), KEYS.index("connection")]] == pytest.approx(0.5)
+    assert found.targets[2] == pytest.approx(0.1)
+    assert found.weights.tolist() == [1.0, 1.0, 2.0]
+    assert [line.label for line in sources.read_readings(path, files, "test")] == ["anger"]
+    with pytest.raises(ValueError, match="none of its train lines is in the files of --found-in"):
+        sources.read_readings(path, [path], "train")
+
+
+def test_a_reading_with_an_unknown_class_is_named(tmp_path):
+    path = tmp_path / "readings.tsv"
+    path.write_text("split\tlabels\tmark\ntrain\tjoy,pride\t00\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="'pride' is none of our classes"):
+        sources.read_readings(path, [], "train")
+
+
 def test_a_rendering_trains_with_the_label_of_its_line(files):
     lines = finetune.read_labelled(files / "train.tsv")
     pairs = [(LINES["joy"][0], "what a gig!"), ("아무도 쓰지 않은 줄", "nor that"),
@@ -304,11 +345,12 @@ def test_a_teacher_s_answers_are_mixed_into_labels_and_learned_where_there_are_n
         zip(KEYS, answer.tolist(), strict=True))}) + "\n" for text in ("known", "new"))
         + json.dumps({"text": "", "error": "empty"}) + "\n", encoding="utf-8")
     taught = sources.read_answers(answers)
-    line = finetune.LabelledLine("joy", "en", "easy", "", "known")
-    labelled = sources.with_teacher(sources.emotion_source([line]), taught, share=0.25)
-    expected = 0.25 * answer
-    expected[KEYS.index("joy")] += 0.75
-    assert labelled.targets[0] == pytest.approx(expected)
+    lines = [finetune.LabelledLine(label, "en", "easy", "", "known")
+             for label in (KEYS[answer.argmax()], "joy", "none")]
+    plain = sources.emotion_source(lines)
+    labelled = sources.with_teacher(plain, taught, share=0.25)
+    assert labelled.targets[0] == pytest.approx(0.25 * answer + 0.75 * plain.targets[0])
+    assert np.array_equal(labelled.targets[1:], plain.targets[1:])  # it saw something else there
     rest = sources.taught_source(taught, {"known"})
     assert rest.texts == ["new"] and rest.targets[0] == pytest.approx(answer)
     answers.write_text('{"text": "x", "probabilities": {"joy": 1}}\n', encoding="utf-8")
