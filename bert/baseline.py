@@ -14,7 +14,7 @@ from typing import Any
 from bert.config import Parser, described_call
 from bert.corpus import LabelledLine, read_labelled
 from bert.labels import KEYS, NONE
-from bert.metrics import accuracy_by_level, checksum, write_metrics
+from bert.metrics import accuracy_by_level, checksum, levels_row, write_metrics
 from bert.sources import (
     mapped_lines,
     read_label_map,
@@ -96,21 +96,16 @@ def run(arguments) -> dict[str, Any]:
     for share in SHARES:
         model = fit_linear(train[:int(len(train) * share)])
         curve[str(share)] = score(model, test)
-        print_scores(f"{int(len(train) * share):6,} lines", curve[str(share)])
+        print(f"{int(len(train) * share):6,} lines", levels_row(curve[str(share)]), sep="   ",
+              flush=True)
     more = {path.name: score(model, with_feeling(read_labelled(path))) for path in arguments.more}
     for name, scores in more.items():
-        print_scores(name, scores)
+        print(name, levels_row(scores), sep="   ")
     files = [arguments.train, arguments.test, *arguments.parallel, *arguments.mapped,
              *arguments.more, *([arguments.readings] if arguments.readings else [])]
     return {"command": described_call("bert.baseline"), "seed": arguments.seed,
             "data": {path.name: checksum(path) for path in files}, "lines": len(train),
             "curve": curve, "more": more}
-
-
-def print_scores(name: str, scores: dict[str, dict[str, float]]) -> None:
-    parts = "   ".join(f"{language} {level} {value:.1%}" for language, levels in scores.items()
-                       for level, value in levels.items())
-    print(f"{name}   {parts}", flush=True)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

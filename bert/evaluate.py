@@ -25,6 +25,7 @@ from bert.metrics import (
     calibration_error,
     checksum,
     confusion_matrix,
+    levels_row,
     macro_f1,
     recalls,
     reliability,
@@ -89,6 +90,11 @@ def load_ten(folder: Path) -> EmotionClassifier:
     return classifier
 
 
+def share(is_so: np.ndarray) -> float | None:
+    """The share of the lines of which it is so; None where there are no lines."""
+    return float(is_so.mean()) if len(is_so) else None
+
+
 def measure(classifier: EmotionClassifier, lines: Sequence[LabelledLine]) -> dict[str, Any]:
     """Every figure for the labelled lines of one language (`none` lines included)."""
     probabilities = probabilities_of(classifier, [line.text for line in lines])
@@ -108,9 +114,9 @@ def measure(classifier: EmotionClassifier, lines: Sequence[LabelledLine]) -> dic
         "accuracy_hard": accuracy(truth[~is_easy], answer[~is_easy]),
         "macro_f1": macro_f1(truth, answer, len(KEYS)),
         "calibration_error": calibration_error(feeling.max(axis=1), is_right),
-        "none_not_confident": float((top[is_none] < threshold).mean()) if is_none.any() else None,
-        "feeling_confident": float((top[~is_none] >= threshold).mean()),
-        "achievement_above_half": float((stories > 0.5).mean()) if len(stories) else None,
+        "none_not_confident": share(top[is_none] < threshold),
+        "feeling_confident": share(top[~is_none] >= threshold),
+        "achievement_above_half": share(stories > 0.5),
         "recall_easy": {key: float(value) for key, value in zip(KEYS, easy_recalls, strict=True)},
         "confusion": confusion_matrix(truth, answer, len(KEYS)).tolist(),
         "reliability": reliability(feeling.max(axis=1), is_right),
@@ -156,11 +162,10 @@ def measure_readings(classifier: EmotionClassifier,
         is_right = np.array(KEYS)[found.argmax(axis=1)] == labels
         is_sure = found.max(axis=1) >= classifier.config.confidence_threshold
         results[language] = {
-            "lines": int(is_feeling.sum()), "accuracy": float(is_right[is_feeling].mean()),
-            "accuracy_confident": float(is_right[is_feeling & is_sure].mean()),
-            "feeling_confident": float(is_sure[is_feeling].mean()),
-            "none_lines": int(is_none.sum()),
-            "none_not_confident": float((~is_sure[is_none]).mean())}
+            "lines": int(is_feeling.sum()), "accuracy": share(is_right[is_feeling]),
+            "accuracy_confident": share(is_right[is_feeling & is_sure]),
+            "feeling_confident": share(is_sure[is_feeling]),
+            "none_lines": int(is_none.sum()), "none_not_confident": share(~is_sure[is_none])}
     return results
 
 
@@ -191,18 +196,13 @@ def print_report(results: dict[str, Any]) -> None:
                 row = "".join(f"{values[key][name]:10.3f}" for values in languages.values())
                 print(f"  {key}: {name}".ljust(28) + row)
     for name, scores in results["more"].items():
-        print_levels(name, scores)
+        print(name, levels_row(scores), sep="   ")
     for language, values in results.get("readings", {}).get("languages", {}).items():
         print("readings", language, " ".join(f"{name} {value:.3f}" if isinstance(value, float)
                                              else f"{name} {value}"
                                              for name, value in values.items()))
     for name, values in results["public"].items():
         print(f"{name}: {values['accuracy']:.3f} of {values['lines']} lines")
-
-
-def print_levels(name: str, scores: Mapping[str, Any]) -> None:
-    print(name, " ".join(f"{language} {level} {share:.3f}" for language, levels in scores.items()
-                         if isinstance(levels, dict) for level, share in levels.items()))
 
 
 def draw_figures(language: str, found: Mapping[str, Any], folder: Path) -> None:
@@ -289,7 +289,7 @@ def main(argv: Sequence[str] | None = None) -> None:
                                 ("ablations", arguments.ablation))}
         print_report(results)
         for name, scores in (row for table in tables.values() for row in table.items()):
-            print_levels(name, scores)
+            print(name, levels_row(scores), sep="   ")
         if arguments.dry or arguments.max_steps:
             return
         write_metrics(arguments.checkpoint, {"evaluate": results, **tables})

@@ -36,6 +36,12 @@ def accuracy_by_level(lines: Sequence[LabelledLine],
     return scores
 
 
+def levels_row(scores: Mapping[str, Any]) -> str:
+    """Accuracies by language and level on one line, what else is in the table left out."""
+    return "   ".join(f"{language} {level} {share:.1%}" for language, levels in scores.items()
+                      if isinstance(levels, Mapping) for level, share in levels.items())
+
+
 def recalls(truth: np.ndarray, answer: np.ndarray, num_classes: int) -> np.ndarray:
     """Share of each class that was found; NaN for a class that does not occur."""
     counts = confusion_matrix(truth, answer, num_classes)

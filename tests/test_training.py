@@ -24,6 +24,7 @@ from bert.labels import KEYS
 from bert.metrics import fit_threshold
 from bert.model import BertForPreTraining, BertForSequenceClassification, BertModel
 from bert.pairs import PretrainData
+from bert.predict import EmotionClassifier
 from bert.tokenizer import WordPieceTokenizer
 from bert.training import Processes, learning_rate_share, make_optimizer, train_step
 
@@ -320,6 +321,28 @@ def test_readings_label_public_lines_without_holding_them(tmp_path):
     assert [line.label for line in sources.read_readings(path, files, "test")] == ["anger"]
     with pytest.raises(ValueError, match="none of its train lines is in the files of --found-in"):
         sources.read_readings(path, [path], "train")
+
+
+def test_lines_of_people_are_scored_where_the_reader_saw_one_feeling(files, tmp_path):
+    start = small_start(files, tmp_path / "start")
+    finetune.main(["--start-from", str(start), "--train", str(files / "train.tsv"), "--run-dir",
+                   str(tmp_path / "run"), "--out", str(tmp_path / "out"), "--epochs", "1"])
+    labels = {pair[1]: key for key, pair in LINES.items()} | {"joy and love": "joy,connection"}
+    (tmp_path / "en_lines.txt").write_text("\n".join(labels) + "\n", encoding="utf-8")
+    (tmp_path / "readings.tsv").write_text("split\tlabels\tmark\n" + "".join(
+        f"test\t{label}\t{sources.line_mark(text)}\n" for text, label in labels.items()),
+        encoding="utf-8")
+    evaluate.main(["--checkpoint", str(tmp_path / "out"), "--data", str(files / "train.tsv"),
+                   "--readings", str(tmp_path / "readings.tsv"), "--found-in",
+                   str(tmp_path / "en_lines.txt")])
+    metrics = json.loads((tmp_path / "out" / "metrics.json").read_text(encoding="utf-8"))
+    found = metrics["evaluate"]["readings"]["languages"]
+    classifier = EmotionClassifier.load(tmp_path / "out")
+    answers = {text: classifier(text) for text in labels}
+    right = [answers[text].label == label for text, label in labels.items() if label in KEYS]
+    assert set(found) == {"en"} and (found["en"]["lines"], found["en"]["none_lines"]) == (10, 1)
+    assert found["en"]["accuracy"] == pytest.approx(np.mean(right))
+    assert found["en"]["none_not_confident"] == (not answers[LINES["none"][1]].confident)
 
 
 def test_a_reading_with_an_unknown_class_is_named(tmp_path):
