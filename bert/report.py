@@ -23,6 +23,7 @@ LEVELS = ("easy", "hard")
 STAGES = ("finetune", "distill", "pretrain")
 FIGURES = ("lines", "accuracy", "accuracy_easy", "accuracy_hard", "macro_f1", "calibration_error",
            "feeling_confident", "none_not_confident")
+READINGS = ("accuracy", "accuracy_confident", "feeling_confident", "none_not_confident")
 # The parts of a report, and the command that writes each into metrics.json.
 COMMANDS = {"languages": "bert.evaluate", "reliability": "bert.evaluate",
             "curves": "bert.finetune", "baselines": "bert.baseline",
@@ -201,6 +202,7 @@ def run_report(lab: Lab, text: str, options: Options) -> dict:
         "ablations": table_of(inside(found, "ablations")),
         "more": table_of(inside(found, "evaluate", "more")),
         "learning_curve": learning_curve_of(inside(found, "learning_curve")),
+        "readings": readings_of(inside(found, "evaluate", "readings", "languages")),
         "public": public_of(inside(found, "evaluate", "public")),
     }
     has_bins = any(part["reliability"] for part in parts["languages"].values())
@@ -210,6 +212,14 @@ def run_report(lab: Lab, text: str, options: Options) -> dict:
     return {"problem": problem, "name": checkpoint.folder.resolve().name,
             "classes": class_list(keys), **parts, "shown": shown,
             "missing": [{"part": part, "command": COMMANDS[part]} for part in missing]}
+
+
+def readings_of(found: Any) -> list[dict]:
+    """How the model does on lines that people wrote, a row for each language."""
+    rows = [{"language": language, "lines": number(inside(found, language, "lines")),
+             **{name: share(inside(found, language, name)) for name in READINGS}}
+            for language in LANGUAGES]
+    return [row for row in rows if row["accuracy"] is not None]
 
 
 def public_of(found: Any) -> list[dict]:
@@ -252,6 +262,8 @@ def report_table(data: Mapping[str, Any]) -> list[list]:
                  for line in curve["lines"]
                  for step, value in zip(curve["steps"], line["values"], strict=True)]
     rows += [["dev score", "", epoch, value] for epoch, value in enumerate(data["dev_scores"], 1)]
+    rows += [["readings", row["language"], name, row[name]] for row in data["readings"]
+             for name in ("lines", *READINGS)]
     rows += [["public", "", f"{row['name']} {name}", row[name]] for row in data["public"]
              for name in ("lines", "accuracy", "macro_f1")]
     return [row for row in rows if row[-1] is not None]

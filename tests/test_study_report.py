@@ -29,13 +29,16 @@ def language_figures(easy: float) -> dict:
                             {"lines": 40, "said": 0.93, "right": 0.88}]}
 
 
+READINGS = {"lines": 830, "accuracy": 0.71, "accuracy_confident": 0.76, "feeling_confident": 0.81,
+            "none_not_confident": 0.62}
 METRICS = {
     "finetune": {"command": "x", "dev_scores": [0.486, 0.625, 0.731]},
     "evaluate": {"languages": {"ko": language_figures(0.8645), "en": language_figures(0.7998)},
                  "public": {"en_goemotions.test.tsv": {"lines": 1750, "accuracy": 0.2726,
                                                        "macro_f1": 0.1842}},
                  "more": {"voices.tsv": {"checksum": "59431c", "ko": {"easy": 0.83, "hard": 0.52},
-                                         "en": {"easy": 0.82, "hard": 0.51}}}},
+                                         "en": {"easy": 0.82, "hard": 0.51}}},
+                 "readings": {"checksum": "59431c", "languages": {"ko": READINGS}}},
     "baselines": {"linear model": SCORES},
     "ablations": [{"name": "no distillation", "ko": {"easy": 0.71, "hard": 0.55},
                    "en": {"easy": 0.6}}],
@@ -89,6 +92,7 @@ def test_every_figure_is_the_one_in_the_file(lab_with):
                                   "en": {"easy": 0.6, "hard": None}}]
     assert data["more"] == [{"name": "voices.tsv", "ko": {"easy": 0.83, "hard": 0.52},
                              "en": {"easy": 0.82, "hard": 0.51}}]
+    assert data["readings"] == [{"language": "ko", **READINGS}]
     assert [row["share"] for row in data["learning_curve"]] == [0.25, 1.0]
     assert data["learning_curve"][1]["en"] == SCORES["en"]
     assert data["public"] == [{"name": "en_goemotions.test.tsv", "lines": 1750, "accuracy": 0.2726,
@@ -161,7 +165,8 @@ def test_only_plain_shares_are_shown(lab_with, bad):
     ko = {**METRICS["evaluate"]["languages"]["ko"], "accuracy": bad, "robustness": {"space": bad},
           "reliability": [{"lines": 3, "said": bad, "right": 0.5}, bad]}
     data = report(lab_with({
-        "evaluate": {"languages": {"ko": ko, "en": bad}, "public": {"a": {"accuracy": bad}}},
+        "evaluate": {"languages": {"ko": ko, "en": bad}, "public": {"a": {"accuracy": bad}},
+                     "readings": {"languages": {"ko": {"lines": 3, "accuracy": bad}}}},
         "finetune": {"dev_scores": [bad, 0.5]}, "baselines": {"x": {"ko": {"easy": bad}}},
         "ablations": [bad, {"name": bad, "ko": bad}], "learning_curve": {"x": SCORES, "0.5": bad},
         "curves": {"finetune": [bad, {"step": bad, "loss": 1}, {"step": 1, "x_loss": bad}],
@@ -170,7 +175,7 @@ def test_only_plain_shares_are_shown(lab_with, bad):
     assert "accuracy" not in part["figures"] and part["figures"]["macro_f1"] == 0.702
     assert part["robustness"] == part["reliability"] == []
     assert data["dev_scores"] == [0.5]
-    for name in ("baselines", "ablations", "learning_curve", "curves", "public"):
+    for name in ("baselines", "ablations", "learning_curve", "curves", "public", "readings"):
         assert data[name] == []
     json.dumps(data, allow_nan=False)
 
@@ -209,7 +214,8 @@ def test_the_report_can_be_taken_away(lab_with, language):
     sheet = make_study(REPORT, data, "csv", language).content.decode("utf-8-sig").splitlines()
     for row in ("figures,ko,accuracy_easy,0.8645", "baselines,en,linear model · hard,0.608",
                 "dev score,,3,0.731", "reliability,en,said 0.93 in 40 lines,0.88",
-                "ablations,en,no distillation · easy,0.6", "more,ko,voices.tsv · hard,0.52"):
+                "ablations,en,no distillation · easy,0.6", "more,ko,voices.tsv · hard,0.52",
+                "readings,ko,none_not_confident,0.62"):
         assert row in sheet
     assert not [row for row in sheet if row.startswith("ablations,en,no distillation · hard")]
 
@@ -241,6 +247,8 @@ def test_the_page_shows_the_figures_of_the_chosen_language(visit, serve, measure
         assert sorted(float(cell[:-2]) for cell in linear) == [60.8, 85.8, 93.2, 93.9]
         others = place.locator('tr[data-name="voices.tsv"] td').all_inner_texts()
         assert sorted(float(cell[:-2]) for cell in others) == [51, 52, 82, 83]
+        read = place.locator('tr[data-language="ko"] td').all_inner_texts()
+        assert [float(cell.rstrip(" %")) for cell in read] == [71, 76, 81, 62, 830]
         assert place.locator(".left-out li").count() == 0
 
 

@@ -63,6 +63,17 @@ function scores(title, rows, kind = say("report_name")) {
       ...groups.map(([name, level]) => barCell(row[name][level]))))));
 }
 
+/** Lines that people wrote: what the model answers beside what a reader saw in them. */
+function readings(rows) {
+  return section(say("report_readings"), make("p", { class: "aside" }, say("report_readings_what")), table(
+    [say("report_language"), say("report_same_feeling"), say("report_same_confident"),
+      say("report_feeling_confident"), say("report_none_not_confident"), say("report_count")],
+    rows.map((row) => make("tr", { "data-language": row.language },
+      make("th", { scope: "row" }, languageName(row.language)),
+      ...[row.accuracy, row.accuracy_confident, row.feeling_confident, row.none_not_confident].map(barCell),
+      make("td", {}, orDash(row.lines, String))))));
+}
+
 function confusion(classes, counts) {
   const names = classes.map(className);
   const heads = names.map((name) => make("th", { scope: "col" }, make("span", {}, name)));
@@ -183,7 +194,8 @@ export function build(place, choose) {
     const own = ownScores(data);
     fill(common, measured.length || data.baselines.length
       ? scores(say("report_baselines"), [own, ...data.baselines]) : null,
-      data.more.length ? scores(say("report_more"), data.more, say("report_file")) : null);
+      data.more.length ? scores(say("report_more"), data.more, say("report_file")) : null,
+      data.readings.length ? readings(data.readings) : null);
     switcher.setAttribute("aria-label", say("report_results"));
     fill(switcher, ...(measured.length > 1 ? [make("span", {}, say("report_results")),
       ...measured.map((name) => make("button", { type: "button", class: "quiet", "data-results": name,
