@@ -152,7 +152,7 @@ def test_readings_name_public_lines_by_their_mark_only():
     rows = [row.split("\t") for row in
             (DATA / "readings.tsv").read_text(encoding="utf-8").splitlines()]
     assert rows.pop(0) == ["split", "labels", "mark"]
-    assert {split for split, _, _ in rows} == {"train", "test"}
+    assert {split for split, _, _ in rows} == {"train", "dev", "test"}
     marks = [mark for _, _, mark in rows]
     assert len(set(marks)) == len(marks) >= 40_000
     assert all(re.fullmatch(r"[0-9a-f]{16}", mark) for mark in marks)
