@@ -75,7 +75,7 @@ PINNED = {
 
 WITHOUT_FEELING = (
     "가게는 아홉 시에 연다", "회의실은 3층 오른쪽 끝에 있습니다", "이 버스는 5분마다 다닙니다",
-    "다음 역은 시청역입니다", "Water boils at 100 degrees",
+    "Water boils at 100 degrees",
     "내일 2시까지 서류 두 부 출력해 주세요",
     "우유 두 개랑 계란 한 판 샀음", "오늘 회의는 3시",
     "The shop opens at nine", "The meeting room is on the third floor",
