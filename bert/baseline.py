@@ -16,6 +16,7 @@ from bert.corpus import LabelledLine, read_labelled
 from bert.labels import KEYS, NONE
 from bert.metrics import accuracy_by_level, checksum, levels_row, write_metrics
 from bert.sources import (
+    add_readings,
     mapped_lines,
     read_label_map,
     read_parallel,
@@ -64,10 +65,7 @@ def build_parser() -> Parser:
     parser.add_argument("--label-map", type=Path)
     parser.add_argument("--partly-mapped", action="store_true",
                         help="also public lines of whose labels only some are mapped")
-    parser.add_argument("--readings", type=Path, metavar="FILE",
-                        help="columns split, labels, mark: what our readers found in public lines")
-    parser.add_argument("--found-in", type=Path, nargs="*", default=[], metavar="FILE",
-                        help="where the lines of --readings are found")
+    add_readings(parser, "train")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--max-steps", type=int, help="dry run: only 200 × N lines")
     parser.add_argument("--checkpoint", type=Path,

@@ -32,7 +32,7 @@ from bert.metrics import (
     write_metrics,
 )
 from bert.predict import EmotionClassifier
-from bert.sources import mapped_lines, read_label_map, read_readings
+from bert.sources import add_readings, mapped_lines, read_label_map, read_readings
 
 FIRST_SYLLABLE, VOWELS, FINALS = 0xAC00, 21, 28
 
@@ -228,10 +228,7 @@ def build_parser() -> Parser:
                         help="public test sets, text<TAB>label,label")
     parser.add_argument("--label-map", type=Path, help="columns dataset, original_label, class10, "
                         "quality; needed with --public")
-    parser.add_argument("--readings", type=Path, metavar="FILE", help="columns split, labels, "
-                        "mark: what our readers found in public lines; those of the split test")
-    parser.add_argument("--found-in", type=Path, nargs="*", default=[], metavar="FILE",
-                        help="where the lines of --readings are found; of a .tsv the first column")
+    add_readings(parser, "test")
     for name, what in (("baseline", "what people would use instead"),
                        ("ablation", "the same model with something left out")):
         parser.add_argument(f"--{name}", nargs="+", action="append", default=[],

@@ -44,6 +44,7 @@ from bert.sources import (
     LabelledBatch,
     LabelledData,
     Source,
+    add_readings,
     auxiliary_source,
     emotion_source,
     mapped_lines,
@@ -286,10 +287,7 @@ def build_parser() -> Parser:
                         help="text<TAB>label,label; lines that --label-map maps onto a feeling")
     parser.add_argument("--label-map", type=Path, metavar="FILE",
                         help="columns dataset, original_label, class10, quality")
-    parser.add_argument("--readings", type=Path, metavar="FILE",
-                        help="columns split, labels, mark: what our readers found in public lines")
-    parser.add_argument("--found-in", type=Path, nargs="*", default=[], metavar="FILE",
-                        help="where the lines of --readings are found; of a .tsv the first column")
+    add_readings(parser, "train")
     parser.add_argument("--parallel", type=Path, nargs="*", default=[], metavar="FILE",
                         help="korean<TAB>english: the rendering of a labelled line trains with its "
                              "label, a Korean line learns a teacher's answer to its rendering")

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from bert.augment import Rewritten
+from bert.config import Parser
 from bert.corpus import LabelledLine, batches_by_length, read_text_lines
 from bert.labels import KEYS, NONE
 from bert.tokenizer import WordPieceTokenizer
@@ -146,6 +147,15 @@ def mapped_lines(path: Path, label_map: Mapping[tuple[str, str], str],
 def line_mark(text: str) -> str:
     """What a line is known by where it may not be kept: the start of its SHA-256."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def add_readings(parser: Parser, split: str) -> None:
+    """The two flags of a command that uses the readings of one split."""
+    parser.add_argument("--readings", type=Path, metavar="FILE",
+                        help="columns split, labels, mark: what our readers found in public lines; "
+                             f"those of the split {split} are used")
+    parser.add_argument("--found-in", type=Path, nargs="*", default=[], metavar="FILE",
+                        help="where the lines of --readings are found; of a .tsv the first column")
 
 
 def read_readings(path: Path, found_in: Sequence[Path], split: str) -> list[LabelledLine]:
