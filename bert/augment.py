@@ -71,13 +71,16 @@ def vary(text: str, draw: np.random.Generator) -> str:
 
 
 def _move_a_space(text: str, draw: np.random.Generator) -> str:
-    """Join two words, or cut one in two."""
+    """Join two words or many, or cut one in two."""
     words = text.split()
     place = int(draw.integers(len(words))) if words else 0
     if len(words) > 1 and draw.random() < 0.85:
-        place = min(place, len(words) - 2)
-        words[place:place + 2] = [words[place] + words[place + 1]]
-    elif words and len(words[place]) > 2:
+        is_joined = np.arange(1, len(words)) == max(place, 1)
+        if draw.random() < 0.4:
+            is_joined |= draw.random(len(words) - 1) < 0.3
+        spaces = ["", *("" if joined else " " for joined in is_joined)]
+        return "".join(space + word for space, word in zip(spaces, words, strict=True))
+    if words and len(words[place]) > 2:
         cut = int(draw.integers(1, len(words[place])))
         words[place:place + 1] = [words[place][:cut], words[place][cut:]]
     return " ".join(words)

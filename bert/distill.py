@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
 from bert.augment import Rewritten
 from bert.checkpoint import (
@@ -27,7 +27,6 @@ from bert.checkpoint import (
     Checkpoint,
     check_replaceable,
     load_checkpoint,
-    replace_folder,
     save_checkpoint,
     untrained,
 )
@@ -37,6 +36,7 @@ from bert.machine import tune_machine
 from bert.model import BertForPreTraining, mlm_loss
 from bert.pairs import Masking
 from bert.sources import read_parallel
+from bert.teachers import mean_vector, vectors_side_by_side
 from bert.tokenizer import WordPieceTokenizer
 from bert.training import LoopConfig, Processes, Reporter, Sums, fingerprint, fit
 
@@ -82,52 +82,6 @@ class Student(nn.Module):
         self.from_mean = nn.Linear(model.config.hidden_size, width)
 
 
-def mean_vector(hidden: Tensor, mask: Tensor | None) -> Tensor:
-    """The mean over the real tokens: (B, T, E) -> (B, E)."""
-    if mask is None:
-        return hidden.mean(dim=1)
-    share = mask.to(hidden)[..., None]
-    return (hidden * share).sum(dim=1) / share.sum(dim=1)
-
-
-@torch.inference_mode()
-def teacher_vectors(teacher: Checkpoint, texts: Sequence[str], longest: int = 64) -> np.ndarray:
-    """Unit sentence vectors, (N, width) as float16."""
-    bert = getattr(teacher.model, "bert", teacher.model)
-    result = np.zeros((len(texts), teacher.config.hidden_size), dtype=np.float16)
-    order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
-    for begin in range(0, len(order), 128):
-        chosen = order[begin:begin + 128]
-        batch = teacher.tokenizer.pad(teacher.tokenizer.encode_many(
-            [texts[i] for i in chosen], max_length=longest))
-        mask = torch.from_numpy(batch.is_token)
-        output = bert(torch.from_numpy(batch.ids), None, mask, lean=True)
-        vectors = output.pooled if teacher.has_classifier else mean_vector(output.hidden, mask)
-        result[chosen] = F.normalize(vectors, dim=-1).numpy()
-        if begin // 128 % 100 == 0:
-            print(f"teacher: {begin:,} of {len(texts):,} lines", flush=True)
-    return result
-
-
-def kept_vectors(teacher: Checkpoint, texts: Sequence[str], longest: int,
-                 cache: Path) -> np.ndarray:
-    """The teacher's vectors; those of lines it has read before come from the cache folder."""
-    weights = (value.numpy() for value in teacher.model.state_dict().values())
-    path = cache / f"{fingerprint(*weights, longest)}.npz"
-    known: dict[str, np.ndarray] = {}
-    if path.is_file():
-        with np.load(path) as kept:
-            known = dict(zip(kept["lines"].tolist(), kept["vectors"], strict=True))
-    lines = [fingerprint(text) for text in texts]
-    new = [i for i, line in enumerate(lines) if line not in known]
-    if new:
-        vectors = teacher_vectors(teacher, [texts[i] for i in new], longest)
-        known.update(zip((lines[i] for i in new), vectors, strict=True))
-        replace_folder(cache, lambda fresh: np.savez(
-            fresh / path.name, lines=list(known), vectors=np.stack(list(known.values()))))
-    return np.stack([known[line] for line in lines])
-
-
 class DistillData:
     """Lines with the teachers' vector of each, computed once and kept in the run folder."""
 
@@ -138,10 +92,7 @@ class DistillData:
         unique = sorted(set(meanings))
         place = {text: i for i, text in enumerate(unique)}
         self.meaning = np.array([place[text] for text in meanings])
-        self.vectors = [kept_vectors(load_checkpoint(folder), unique, settings.longest,
-                                     cache / str(number))
-                        for number, folder in enumerate(teachers)]
-        self.width = sum(vectors.shape[1] for vectors in self.vectors)
+        self.vectors = vectors_side_by_side(teachers, unique, settings.longest, cache)
         self.lines = Rewritten(texts, tokenizer, settings.longest, settings.vary, settings.resplit)
         self.masking = Masking(tokenizer)
         self.num_batches = len(self._plan(0))
@@ -163,8 +114,7 @@ class DistillData:
     def _batch(self, epoch: int, number: int, chosen: np.ndarray) -> DistillBatch:
         draw = np.random.default_rng([self.settings.seed, epoch, 2, number])
         ids, is_token = self.lines.read(chosen, draw)
-        vectors = np.concatenate([part[self.meaning[chosen]] for part in self.vectors], axis=1,
-                                 dtype=np.float32) / np.sqrt(len(self.vectors), dtype=np.float32)
+        vectors = self.vectors[self.meaning[chosen]].astype(np.float32)
         if not self.settings.mask_rate:
             nowhere = np.zeros_like(is_token)
             return DistillBatch(ids, is_token, nowhere, ids[nowhere], vectors)
@@ -247,11 +197,10 @@ def distill(arguments) -> None:
         arguments.teacher, texts, meanings, start.tokenizer, settings, processes,
         arguments.run_dir / "vectors"))
     torch.manual_seed(settings.seed)
-    student = Student(with_pretraining_heads(start, settings.seed), data.width)
+    student = Student(with_pretraining_heads(start, settings.seed), data.vectors.shape[1])
     student.to(processes.device)
     print(f"{len(texts):,} lines, {data.num_batches:,} batches an epoch", flush=True)
-    read = fingerprint(start.tokenizer.digest(), texts, meanings,
-                       *(vectors[:1] for vectors in data.vectors))
+    read = fingerprint(start.tokenizer.digest(), texts, meanings, data.vectors[:1])
 
     def save(reporter: Reporter) -> None:
         facts = {"command": described_call("bert.distill"), "seed": settings.seed, "data": read,

@@ -9,7 +9,9 @@ lines train with their labels. --auxiliary files (`text<TAB>label,label`) each g
 own that is thrown away at the end; of --mapped files the lines whose labels --label-map maps onto
 one feeling train the ten classes as well, and so do the lines of --found-in files that --readings
 has labels for. --taught files are the answers of another model (made by `bert.predict --input FILE
---json`), learned as they are and mixed into the labels. The weights of the best epoch on dev are
+--json`), learned as they are and mixed into the labels; of --teacher folders the sentence vectors
+of English lines, and of Korean ones through their rendering, are learned in the same pass by a head
+that is thrown away, too. The weights of the best epoch on dev are
 kept; the temperature fitted on dev is folded into the classifier, the confidence threshold into the
 config. Interrupted at any moment, the same command goes on from the last save.
 """
@@ -47,6 +49,7 @@ from bert.sources import (
     add_readings,
     auxiliary_source,
     emotion_source,
+    in_english,
     mapped_lines,
     read_answers,
     read_label_map,
@@ -56,6 +59,7 @@ from bert.sources import (
     taught_source,
     with_teacher,
 )
+from bert.teachers import vectors_side_by_side
 from bert.tokenizer import WordPieceTokenizer
 from bert.training import LoopConfig, Processes, Reporter, Sums, fingerprint, fit
 
@@ -84,6 +88,7 @@ class FinetuneConfig(LoopConfig):
     hide: float = option(0.0, "share of pieces hidden behind [MASK]")
     teacher_share: float = option(0.5, "share of a teacher's answer in a labelled line's target")
     taught_weight: float = option(0.3, "weight of lines that have a teacher's answer only")
+    vector_weight: float = option(1.0, "weight of the teachers' sentence vectors")
     augment: int = option(0, "copies of each line with words filled in anew (--augment-with)")
     keep_feeling: float = option(0.87, "share of dev's feeling lines that must stay confident")
 
@@ -99,19 +104,25 @@ class FinetuneConfig(LoopConfig):
 
 
 class MultiHead(nn.Module):
-    """The classifier that ships, and a head for every auxiliary label set."""
+    """The classifier that ships, a head for every auxiliary label set, and one that answers with
+    the teachers' sentence vector."""
 
     def __init__(self, classifier: BertForSequenceClassification,
                  sources: Sequence[Source]) -> None:
         super().__init__()
         self.main = classifier
+        vectors = sources[0].vectors
+        self.to_vector = (None if vectors is None else
+                          nn.Linear(classifier.config.hidden_size, vectors.shape[1]))
         self.heads = nn.ModuleDict({
             source.head: nn.Linear(classifier.config.hidden_size, source.targets.shape[1])
             for source in sources if source.head != MAIN})
 
 
-def batch_losses(model: MultiHead, batch: LabelledBatch, device: torch.device) -> Sums:
-    """Weighted cross entropy of the batch's head, as a sum over the lines."""
+def batch_losses(model: MultiHead, batch: LabelledBatch, device: torch.device,
+                 vector_weight: float = 1.0) -> Sums:
+    """Weighted cross entropy of the batch's head, as a sum over the lines, and one minus the cosine
+    to the teachers' vector where a line has one."""
     mask = None if batch.is_token.all() else torch.from_numpy(batch.is_token).to(device)
     output = model.main(torch.from_numpy(batch.ids).to(device), None, mask)
     targets = torch.from_numpy(batch.targets).to(device)
@@ -130,6 +141,10 @@ def batch_losses(model: MultiHead, batch: LabelledBatch, device: torch.device) -
         has_class = targets.max(dim=-1).values > 0.5
         right = (logits.argmax(-1) == targets.argmax(-1)) & has_class
         sums[f"{name}_accuracy"] = (right.sum(), int(has_class.sum()))
+    if batch.vectors is not None:
+        vectors = torch.from_numpy(batch.vectors).to(device)
+        away = 1 - F.cosine_similarity(model.to_vector(output.bert.pooled), vectors)
+        sums["vector_loss"] = (vector_weight * (away * vectors.any(dim=-1)).sum(), rows)
     return sums
 
 
@@ -207,13 +222,29 @@ def starting_point(folder: Path, settings: FinetuneConfig,
     return model, start.tokenizer
 
 
+def with_vectors(sources: Sequence[Source], renderings: Mapping[str, str],
+                 teachers: Sequence[Path], longest: int, cache: Path) -> list[Source]:
+    """The same lines with the vectors that English teachers have for each or for its rendering."""
+    english = [[in_english(text, renderings) for text in source.texts] for source in sources]
+    texts = sorted({text for part in english for text in part if text})
+    vectors = vectors_side_by_side(teachers, texts, longest, cache)
+    vectors = np.concatenate([vectors, np.zeros_like(vectors[:1])])  # the last: not readable
+    row = {text: i for i, text in enumerate([*texts, ""])}
+    return [replace(source, vectors=vectors[[row[text] for text in part]])
+            for source, part in zip(sources, english, strict=True)]
+
+
 def finetune(settings: FinetuneConfig, start_from: Path, sources: Sequence[Source],
              dev: Sequence[LabelledLine], run: Path, out: Path,
-             max_steps: int | None = None) -> None:
+             max_steps: int | None = None, teachers: Sequence[Path] = (),
+             renderings: Mapping[str, str] | None = None) -> None:
     """The whole run."""
     processes = Processes.join()
     check_replaceable(out, TOKENIZER)
     model, tokenizer = starting_point(start_from, settings)
+    if teachers:
+        sources = processes.main_first(lambda: with_vectors(
+            sources, renderings or {}, teachers, settings.longest, run / "vectors"))
     data = LabelledData(sources, tokenizer, settings.batch_tokens * processes.world_size,
                         settings.seed, settings.longest, settings.vary, settings.resplit,
                         settings.hide)
@@ -223,7 +254,7 @@ def finetune(settings: FinetuneConfig, start_from: Path, sources: Sequence[Sourc
 
     def losses(batch: LabelledBatch) -> Sums:
         return batch_losses(both, batch.rows(processes.rank, processes.world_size),
-                            processes.device)
+                            processes.device, settings.vector_weight)
 
     def after_epoch(progress: dict[str, Any]) -> bool:
         if not dev:
@@ -241,11 +272,13 @@ def finetune(settings: FinetuneConfig, start_from: Path, sources: Sequence[Sourc
 
     lines = [part for source in sources
              for part in (source.head, source.texts, source.targets, source.weights)]
+    lines += [source.vectors for source in sources if source.vectors is not None]
     read = fingerprint(tokenizer.digest(), *lines, list(dev))
     steps = int(settings.epochs * data.num_batches)
     progress = fit(both, losses, data.batches, settings, steps, run, processes, data=read,
                    max_steps=max_steps, after_epoch=after_epoch)
     if processes.is_main:
+        save_checkpoint(run / "last", model, tokenizer)
         if not progress.get("dev_scores"):  # no epoch was judged: the weights as they are
             save_checkpoint(best, model, tokenizer)
         finish(best, settings, dev, progress, read, Reporter(run, 0).curve(), out)
@@ -293,6 +326,9 @@ def build_parser() -> Parser:
                              "label, a Korean line learns a teacher's answer to its rendering")
     parser.add_argument("--taught", type=Path, nargs="*", default=[], metavar="FILE",
                         help="a teacher's answers, from bert.predict --input FILE --json")
+    parser.add_argument("--teacher", type=Path, nargs="*", default=[], metavar="FOLDER",
+                        help="an English BertModel or classifier whose sentence vectors are "
+                             "learned beside the labels")
     parser.add_argument("--augment-with", type=Path, metavar="CHECKPOINT",
                         help="pre-trained checkpoint that fills in the words for --augment")
     parser.add_argument("--languages", nargs="*", default=[], metavar="LANG",
@@ -304,10 +340,10 @@ def build_parser() -> Parser:
     return parser
 
 
-def read_sources(arguments, settings: FinetuneConfig) -> list[Source]:
+def read_sources(arguments, settings: FinetuneConfig,
+                 pairs: Sequence[tuple[str, str]]) -> list[Source]:
     """Every file of the call, as sources of lines."""
     own = [line for path in arguments.train for line in read_labelled(path)]
-    pairs = [pair for path in arguments.parallel for pair in zip(*read_parallel(path), strict=True)]
     own += rendered_lines(own, pairs)
     if arguments.languages:
         own = [line for line in own if line.language in arguments.languages]
@@ -361,8 +397,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         settings = read_options(arguments, FinetuneConfig)
         dev = [line for path in arguments.dev for line in read_labelled(path)
                if not arguments.languages or line.language in arguments.languages]
-        finetune(settings, arguments.start_from, read_sources(arguments, settings), dev,
-                 arguments.run_dir, arguments.out, arguments.max_steps)
+        pairs = [pair for path in arguments.parallel
+                 for pair in zip(*read_parallel(path), strict=True)]
+        finetune(settings, arguments.start_from, read_sources(arguments, settings, pairs), dev,
+                 arguments.run_dir, arguments.out, arguments.max_steps, arguments.teacher,
+                 dict(pairs))
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ Every source of lines has a head of the model that learns from it and a row of t
 import csv
 import hashlib
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,6 +21,7 @@ from bert.labels import KEYS, NONE
 from bert.tokenizer import WordPieceTokenizer
 
 MAIN = "emotion"
+HANGUL = re.compile("[ㄱ-ㅣ가-힣]")
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,7 @@ class Source:
     targets: np.ndarray   # (N, K) float32
     weights: np.ndarray   # (N,) float32
     is_exclusive: bool    # one class a line (softmax), or any number (yes/no each)
+    vectors: np.ndarray | None = None  # (N, width) of teachers; zeros where they have none
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,7 @@ class LabelledBatch:
     is_token: np.ndarray  # (B, T)
     targets: np.ndarray   # (B, K)
     weights: np.ndarray   # (B,)
+    vectors: np.ndarray | None  # (B, width)
 
     @property
     def num_tokens(self) -> int:
@@ -47,8 +51,9 @@ class LabelledBatch:
 
     def rows(self, rank: int, world_size: int) -> "LabelledBatch":
         """The share of one of several processes."""
-        return replace(self, **{name: getattr(self, name)[rank::world_size]
-                                for name in ("ids", "is_token", "targets", "weights")})
+        own = {name: value[rank::world_size] for name, value in vars(self).items()
+               if isinstance(value, np.ndarray)}
+        return replace(self, **own)
 
 
 # ---------------------------------------------------------------------------------- targets
@@ -206,6 +211,11 @@ def read_parallel(path: Path) -> tuple[list[str], list[str]]:
     return korean, english
 
 
+def in_english(text: str, renderings: Mapping[str, str]) -> str:
+    """What an English teacher can read of a line: its rendering, or itself without Hangul."""
+    return renderings.get(text) or ("" if HANGUL.search(text) else text)
+
+
 def rendered_lines(lines: Sequence[LabelledLine],
                    pairs: Sequence[tuple[str, str]]) -> list[LabelledLine]:
     """The other half of each (korean, english) pair of which one half is a labelled line."""
@@ -255,5 +265,6 @@ class LabelledData:
         if self.hidden:
             is_hidden = draw.random(ids.shape) < self.hidden
             ids[is_hidden & ~np.isin(ids, self.tokenizer.special_ids)] = self.tokenizer.mask_id
+        vectors = None if source.vectors is None else source.vectors[chosen].astype(np.float32)
         return LabelledBatch(source, ids, is_token, source.targets[chosen],
-                             source.weights[chosen])
+                             source.weights[chosen], vectors)

@@ -15,7 +15,16 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
-from bert import average, distill, evaluate, finetune, pretrain, sources, train_tokenizer
+from bert import (
+    average,
+    distill,
+    evaluate,
+    finetune,
+    pretrain,
+    sources,
+    teachers,
+    train_tokenizer,
+)
 from bert.augment import Resplit, Rewritten, refill, vary
 from bert.checkpoint import load_checkpoint, save_checkpoint, untrained
 from bert.config import BertConfig
@@ -680,11 +689,11 @@ def test_a_student_learns_from_several_teachers_at_once(files, tmp_path):
 def test_a_teacher_reads_no_line_twice(files, tmp_path, monkeypatch):
     teacher = load_checkpoint(small_start(files, tmp_path / "start"))
     texts, read = ["오늘 좋았다", "thank you", "비가 온다"], []
-    expected = distill.teacher_vectors(teacher, texts, 16)
-    monkeypatch.setattr(distill, "teacher_vectors", lambda teacher, lines, longest: (
+    expected = teachers.teacher_vectors(teacher, texts, 16)
+    monkeypatch.setattr(teachers, "teacher_vectors", lambda teacher, lines, longest: (
         read.append(lines), expected[[texts.index(line) for line in lines]])[1])
     for lines in (texts[:2], texts[::-1], texts):
-        found = distill.kept_vectors(teacher, lines, 16, tmp_path / "cache")
+        found = teachers.kept_vectors(teacher, lines, 16, tmp_path / "cache")
         assert np.array_equal(found, expected[[texts.index(line) for line in lines]])
     assert read == [texts[:2], texts[2:]]
 
@@ -696,10 +705,54 @@ def test_a_classifier_teaches_the_vector_it_decides_by(files, tmp_path):
     save_checkpoint(tmp_path / "judge",
                     untrained(config, BertForSequenceClassification, 2), tokenizer)
     judge = load_checkpoint(tmp_path / "judge")
-    vector = distill.teacher_vectors(judge, ["오늘 좋았다"])[0]
+    vector = teachers.teacher_vectors(judge, ["오늘 좋았다"])[0]
     batch = tokenizer.pad(tokenizer.encode_many(["오늘 좋았다"]))
     pooled = judge.model.bert(torch.from_numpy(batch.ids), None, None).pooled[0].detach().numpy()
     np.testing.assert_allclose(vector, pooled / np.linalg.norm(pooled), atol=2e-3)
+
+
+def judge_of(start, folder):
+    """A classifier to learn from, with its own shape."""
+    tokenizer = load_checkpoint(start).tokenizer
+    config = BertConfig(vocab_size=len(tokenizer), hidden_size=48, num_hidden_layers=1,
+                        num_attention_heads=2, intermediate_size=64, initializer_range=0.2,
+                        id2label=KEYS)
+    save_checkpoint(folder, untrained(config, BertForSequenceClassification, 2), tokenizer)
+    return folder
+
+
+def test_labels_and_a_teachers_vectors_are_learned_in_one_pass(files, tmp_path):
+    start = small_start(files, tmp_path / "start")
+    finetune.main(["--start-from", str(start), "--train", str(files / "train.tsv"), "--parallel",
+                   str(files / "parallel.tsv"), "--teacher", str(judge_of(start, tmp_path / "t")),
+                   "--run-dir", str(tmp_path / "run"), "--out", str(tmp_path / "out"), "--epochs",
+                   "40", "--batch-tokens", "256", "--learning-rate", "3e-3", "--warmup", "5",
+                   "--report-every", "1"])
+    history = reports(tmp_path / "run")
+    assert history[-1]["vector_loss"] < 0.5 * history[0]["vector_loss"]
+    assert history[-1]["emotion_loss"] < history[0]["emotion_loss"]
+    names = set(load_checkpoint(tmp_path / "out").model.state_dict())
+    assert not [name for name in names if "vector" in name]
+
+
+def test_a_korean_line_has_the_vector_of_its_rendering_and_none_without(files, tmp_path):
+    judge = judge_of(small_start(files, tmp_path / "start"), tmp_path / "judge")
+    texts = ["thank you", "고마워", "비가 온다"]
+    source = sources.Source("emotion", texts, np.zeros((3, 10)), np.ones(3), is_exclusive=True)
+    [taught] = finetune.with_vectors([source], {"고마워": "thank you"}, [judge], 16, tmp_path / "c")
+    assert np.array_equal(taught.vectors[0], taught.vectors[1])
+    assert taught.vectors[0].any() and not taught.vectors[2].any()
+
+
+def test_the_last_weights_of_a_run_are_kept_beside_the_best(files, tmp_path):
+    start = small_start(files, tmp_path / "start")
+    finetune.main(["--start-from", str(start), "--train", str(files / "train.tsv"), "--dev",
+                   str(files / "train.tsv"), "--run-dir", str(tmp_path / "run"), "--out",
+                   str(tmp_path / "out"), "--epochs", "2"])
+    state = load_file(tmp_path / "run" / "state.safetensors")
+    last = load_checkpoint(tmp_path / "run" / "last").model.state_dict()
+    assert (tmp_path / "run" / "best").is_dir()
+    assert torch.equal(last["classifier.weight"], state["model.main.classifier.weight"])
 
 
 # ------------------------------------------------------------------------------- bad input
