@@ -43,7 +43,7 @@ const actions = {
   },
 
   clear() {
-    update({ messages: [], current: null, attribution: null, point: null });
+    update({ messages: [], current: null, attribution: null, point: null, options: {} });
     document.getElementById("your-text").focus();
   },
 
