@@ -278,16 +278,20 @@ def finetune(settings: FinetuneConfig, start_from: Path, sources: Sequence[Sourc
     progress = fit(both, losses, data.batches, settings, steps, run, processes, data=read,
                    max_steps=max_steps, after_epoch=after_epoch)
     if processes.is_main:
-        save_checkpoint(run / "last", model, tokenizer)
         if not progress.get("dev_scores"):  # no epoch was judged: the weights as they are
             save_checkpoint(best, model, tokenizer)
-        finish(best, settings, dev, progress, read, Reporter(run, 0).curve(), out)
+        facts = {"finetune": {
+            "command": described_call("bert.finetune"), "seed": settings.seed, "data": read,
+            "settings": asdict(settings), "dev_scores": progress.get("dev_scores", [])},
+            "curves": {"finetune": Reporter(run, 0).curve()}}
+        files = {"metrics.json": json.dumps(facts, indent=2, ensure_ascii=False) + "\n"}
+        save_checkpoint(run / "last", model, tokenizer, files=files)
+        finish(best, settings, dev, files, out)
     processes.leave()
 
 
 def finish(best: Path, settings: FinetuneConfig, dev: Sequence[LabelledLine],
-           progress: Mapping[str, Any], read: str, curve: Sequence[Mapping[str, float]],
-           out: Path) -> None:
+           files: Mapping[str, str], out: Path) -> None:
     """Calibrate the best weights and write the checkpoint."""
     kept = load_checkpoint(best)
     model = kept.model
@@ -295,12 +299,7 @@ def finish(best: Path, settings: FinetuneConfig, dev: Sequence[LabelledLine],
         logits = logits_of(model, kept.tokenizer, [line.text for line in dev])
         temperature = fold_temperature(model, logits, dev)
         set_threshold(model, logits / temperature, dev, settings.keep_feeling)
-    facts = {"finetune": {
-        "command": described_call("bert.finetune"), "seed": settings.seed, "data": read,
-        "settings": asdict(settings), "dev_scores": progress.get("dev_scores", [])},
-        "curves": {"finetune": curve}}
-    save_checkpoint(out, model, kept.tokenizer, half=True,
-                    files={"metrics.json": json.dumps(facts, indent=2, ensure_ascii=False) + "\n"})
+    save_checkpoint(out, model, kept.tokenizer, half=True, files=files)
 
 
 # ---------------------------------------------------------------------------------- command line

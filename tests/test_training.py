@@ -752,6 +752,8 @@ def test_the_last_weights_of_a_run_are_kept_beside_the_best(files, tmp_path):
     state = load_file(tmp_path / "run" / "state.safetensors")
     last = load_checkpoint(tmp_path / "run" / "last").model.state_dict()
     assert (tmp_path / "run" / "best").is_dir()
+    assert (tmp_path / "run" / "last" / "metrics.json").read_bytes() == (
+        tmp_path / "out" / "metrics.json").read_bytes()
     assert torch.equal(last["classifier.weight"], state["model.main.classifier.weight"])
 
 
