@@ -76,6 +76,8 @@ def build_parser() -> Parser:
 def run(arguments) -> dict[str, Any]:
     if arguments.mapped and arguments.label_map is None:
         raise ValueError("--mapped needs --label-map")
+    if arguments.checkpoint and not arguments.checkpoint.is_dir():
+        raise ValueError(f"{arguments.checkpoint} is not there: give a checkpoint folder")
     train, test = with_feeling(read_labelled(arguments.train)), with_feeling(
         read_labelled(arguments.test))
     train += rendered_lines(train, [pair for path in arguments.parallel

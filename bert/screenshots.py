@@ -36,9 +36,10 @@ class Shot:
 
 
 SHOTS = (
-    Shot("heatmap-ko", {"text": KOREAN, "lang": "ko"}),
+    Shot("heatmap-ko", {"text": KOREAN, "lang": "ko", "layer": "2", "head": "7"}),
     Shot("heatmap-en", {"text": ENGLISH, "lang": "en"}),
-    Shot("heatmap-ko-dark", {"text": KOREAN, "lang": "ko"}, scheme="dark"),
+    Shot("heatmap-ko-dark", {"text": KOREAN, "lang": "ko", "layer": "2", "head": "11"},
+         scheme="dark"),
     Shot("words-en", {"text": ENGLISH, "lang": "en", "class": "anger", "tokens": "words",
                       "special": "hidden"}),
     Shot("lines-ko", {"text": KOREAN, "lang": "ko", "view": "lines", "layer": "1", "head": "1"}),

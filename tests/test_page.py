@@ -150,15 +150,6 @@ def test_earlier_messages_bring_their_charts_back_and_can_go(visit, classifier):
         expect(page.locator(".messages")).to_contain_text("Nothing here yet")
 
 
-def test_a_second_text_goes_with_the_first(visit):
-    query = urllib.parse.urlencode({"text": KOREAN, "view": "next", "second": "Then it rained."})
-    with visit(query) as page:
-        expect(page.get_by_label("Sentence B")).to_have_value("Then it rained.")
-        page.get_by_role("button", name="Clear").click()
-        expect(page.locator(".messages")).to_contain_text("Nothing here yet")
-        assert not {"text", "second"} & address(page).keys()
-
-
 def test_nothing_of_a_text_stays_on_the_page_once_it_is_gone(visit):
     with visit(f"text={KOREAN}&layer=1&head=2") as page:
         page.get_by_role("button", name="Clear").click()

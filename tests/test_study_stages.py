@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 import shutil
 import urllib.parse
 from dataclasses import replace
@@ -383,6 +384,15 @@ def test_a_click_hides_a_word_and_the_page_shows_its_candidates(visit, served):
         page.get_by_role("button", name=say("en", "blank_draw")).click()
         expect(page.locator(".drawn")).not_to_have_text(before)
         assert asked == []
+
+
+def test_a_second_text_goes_with_the_first(visit, served):
+    with visit(opened("next", ENGLISH, second="Then it rained.")) as page:
+        wait_for(page, "next")
+        expect(page.locator("#next-second")).to_have_value("Then it rained.")
+        page.get_by_role("button", name=say("en", "clear"), exact=True).click()
+        expect(page).not_to_have_url(re.compile("text="))
+        expect(page).not_to_have_url(re.compile("second="))
 
 
 def test_a_second_text_is_asked_about_with_enter_but_not_while_composing(visit, served):

@@ -17,6 +17,7 @@ from torch import nn
 
 from bert import (
     average,
+    baseline,
     distill,
     evaluate,
     finetune,
@@ -781,6 +782,7 @@ def test_the_last_weights_of_a_run_are_kept_beside_the_best(files, tmp_path):
                "--mask-rate", "2"], "--mask-rate is 2.0"),
     (distill, ["--teacher", "t", "--start-from", "x", "--run-dir", "r", "--out", "o",
                "--longest", "1"], "--longest is 1"),
+    (baseline, ["--checkpoint", "nowhere"], "nowhere is not there"),
     (evaluate, ["--data", "gone.tsv"], "gone.tsv is not there"),
     (evaluate, ["--public", "x"], "--label-map"),
 ])
