@@ -11,9 +11,9 @@ one feeling train the ten classes as well, and so do the lines of --found-in fil
 has labels for. --taught files are the answers of another model (made by `bert.predict --input FILE
 --json`), learned as they are and mixed into the labels; of --teacher folders the sentence vectors
 of English lines, and of Korean ones through their rendering, are learned in the same pass by a head
-that is thrown away, too. The weights of the best epoch on dev are
-kept; the temperature fitted on dev is folded into the classifier, the confidence threshold into the
-config. Interrupted at any moment, the same command goes on from the last save.
+that is thrown away, too. The weights of the best epoch on dev are kept; the temperature fitted on
+dev is folded into the classifier, the confidence threshold into the config. Interrupted at any
+moment, the same command goes on from the last save.
 """
 
 import json
