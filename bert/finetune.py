@@ -87,6 +87,8 @@ class FinetuneConfig(LoopConfig):
     resplit: float = option(0.0, "share of pieces cut in two known ones")
     hide: float = option(0.0, "share of pieces hidden behind [MASK]")
     teacher_share: float = option(0.5, "share of a teacher's answer in a labelled line's target")
+    mapped_teacher_share: float = option(0.5, "the same in the target of a mapped public line, "
+                                         "there also where it contradicts the label")
     taught_weight: float = option(0.3, "weight of lines that have a teacher's answer only")
     vector_weight: float = option(1.0, "weight of the teachers' sentence vectors")
     augment: int = option(0, "copies of each line with words filled in anew (--augment-with)")
@@ -97,7 +99,8 @@ class FinetuneConfig(LoopConfig):
         self.check_at_least(1, "epochs")
         self.check_at_least(3, "longest")
         self.check("a share from 0 to 1", lambda share: 0 <= share <= 1, "dropout",
-                   "label_smoothing", "vary", "resplit", "hide", "teacher_share", "keep_feeling")
+                   "label_smoothing", "vary", "resplit", "hide", "teacher_share",
+                   "mapped_teacher_share", "keep_feeling")
 
 
 # ---------------------------------------------------------------------------------- learning
@@ -373,9 +376,11 @@ def read_sources(arguments, settings: FinetuneConfig,
     for lines, weight in ((own, 1.0), (public, settings.mapped_weight),
                           (read, settings.reading_weight)):
         if lines:
-            source = with_teacher(
-                emotion_source(lines, settings.label_smoothing, settings.none_weight,
-                               settings.balance), answers, settings.teacher_share)
+            source = emotion_source(lines, settings.label_smoothing, settings.none_weight,
+                                    settings.balance)
+            source = (with_teacher(source, answers, settings.mapped_teacher_share, doubtful=True)
+                      if lines is public else
+                      with_teacher(source, answers, settings.teacher_share))
             sources.append(replace(source, weights=source.weights * weight))
     taught = taught_source(answers, {line.text for line in [*own, *public, *read]})
     if taught.texts:

@@ -77,13 +77,15 @@ def emotion_source(lines: Sequence[LabelledLine], smoothing: float = 0.0,
     return Source(MAIN, [line.text for line in lines], targets, weights, is_exclusive=True)
 
 
-def with_teacher(source: Source, answers: Mapping[str, np.ndarray], share: float) -> Source:
+def with_teacher(source: Source, answers: Mapping[str, np.ndarray], share: float,
+                 doubtful: bool = False) -> Source:
     """The same lines; where a teacher found the feeling that the label names, its answer makes up
-    `share` of the target."""
+    `share` of the target. Labels that are `doubtful` are mixed with it wherever it has one."""
     targets = source.targets.copy()
     for row, text in enumerate(source.texts):
-        has_feeling = targets[row].max() > 0.5
-        if has_feeling and text in answers and answers[text].argmax() == targets[row].argmax():
+        if text not in answers or targets[row].max() <= 0.5:  # no feeling
+            continue
+        if doubtful or answers[text].argmax() == targets[row].argmax():
             targets[row] = (1.0 - share) * targets[row] + share * answers[text]
     return replace(source, targets=targets)
 

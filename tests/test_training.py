@@ -384,6 +384,9 @@ def test_a_teacher_s_answers_are_mixed_into_labels_and_learned_where_there_are_n
     labelled = sources.with_teacher(plain, taught, share=0.25)
     assert labelled.targets[0] == pytest.approx(0.25 * answer + 0.75 * plain.targets[0])
     assert np.array_equal(labelled.targets[1:], plain.targets[1:])  # it saw something else there
+    doubtful = sources.with_teacher(plain, taught, share=0.25, doubtful=True)
+    assert doubtful.targets[1] == pytest.approx(0.25 * answer + 0.75 * plain.targets[1])
+    assert np.array_equal(doubtful.targets[2], plain.targets[2])  # nothing to be doubted
     rest = sources.taught_source(taught, {"known"})
     assert rest.texts == ["new"] and rest.targets[0] == pytest.approx(answer)
     answers.write_text('{"text": "x", "probabilities": {"joy": 1}}\n', encoding="utf-8")
