@@ -46,18 +46,17 @@ def count_pieces(tokenizer: WordPieceTokenizer, lines: Iterable[str],
 def exchanges(vocabulary: Sequence[str], counts: Mapping[int, int], words: int) -> dict[int, int]:
     """Which id becomes the joined form of which word: rarest piece -> most frequent word."""
     known = set(vocabulary)
-    inside = {piece for piece in vocabulary if piece.startswith("##")}
-
-    def often(i: int) -> tuple[int, int]:
-        return -counts.get(i, 0), i
-
-    wanted = sorted((i for i, piece in enumerate(vocabulary)
-                     if is_word(piece) and "##" + piece not in known), key=often)[:words]
+    by_use = sorted(range(len(vocabulary)), key=lambda i: (-counts.get(i, 0), i))
+    wanted = [i for i in by_use
+              if is_word(vocabulary[i]) and "##" + vocabulary[i] not in known][:words]
     kept = set(wanted)
-    rare = sorted((i for i, piece in enumerate(vocabulary)
-                   if len(piece.removeprefix("##")) > 1 and i not in kept
-                   and (piece in inside or is_word(piece))), key=often)[::-1]
+    rare = [i for i in reversed(by_use) if may_go(vocabulary[i]) and i not in kept]
     return dict(zip(rare, wanted, strict=False))
+
+
+def may_go(piece: str) -> bool:
+    """Words and parts of words can be spelled with other pieces; letters and signs cannot."""
+    return is_word(piece) or (piece.startswith("##") and len(piece) > len("##") + 1)
 
 
 def is_word(piece: str) -> bool:
