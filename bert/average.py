@@ -8,7 +8,6 @@ fine-tuning is kept. The threshold is fitted anew on dev, the temperature on dev
 --temperature-on.
 """
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -26,7 +25,7 @@ from bert.finetune import (
     set_threshold,
 )
 from bert.machine import tune_machine
-from bert.metrics import checksum, read_metrics
+from bert.metrics import checksum, metrics_file, read_metrics
 
 
 @torch.no_grad()
@@ -57,8 +56,7 @@ def average(folders: Sequence[Path], shares: Sequence[float], dev: Path,
     facts |= {"average": {"command": described_call("bert.average"), "shares": list(shares),
                          "data": {path.name: checksum(path) for path in (dev, *temperature_on)},
                          "dev_score": score}}
-    save_checkpoint(out, model, tokenizer, half=True, files={
-        "metrics.json": json.dumps(facts, indent=2, ensure_ascii=False) + "\n"})
+    save_checkpoint(out, model, tokenizer, half=True, files=metrics_file(facts))
     return score
 
 

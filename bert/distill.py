@@ -11,7 +11,6 @@ lines that of their English rendering (`korean<TAB>english`). No weight of a tea
 same pass.
 """
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +32,7 @@ from bert.checkpoint import (
 from bert.config import Parser, add_options, described_call, option, read_options
 from bert.corpus import batches_by_length, read_text_lines
 from bert.machine import tune_machine
+from bert.metrics import metrics_file
 from bert.model import BertForPreTraining, mlm_loss
 from bert.pairs import Masking
 from bert.sources import read_parallel
@@ -206,7 +206,7 @@ def distill(arguments) -> None:
         facts = {"command": described_call("bert.distill"), "seed": settings.seed, "data": read,
                  "lines": len(texts), "curves": {"distill": reporter.curve()}}
         save_checkpoint(arguments.out, student.model, start.tokenizer, half=True,
-                        files={"metrics.json": json.dumps(facts, indent=2) + "\n"})
+                        files=metrics_file(facts))
 
     fit(student, lambda batch: batch_losses(student, batch, processes.device), data.batches,
         settings, int(settings.epochs * data.num_batches), arguments.run_dir, processes,

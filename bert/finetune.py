@@ -16,7 +16,6 @@ dev is folded into the classifier, the confidence threshold into the config. Int
 moment, the same command goes on from the last save.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -39,7 +38,7 @@ from bert.config import Parser, add_options, described_call, option, read_option
 from bert.corpus import LabelledLine, batches_by_length, read_labelled
 from bert.labels import KEYS, NONE
 from bert.machine import tune_machine
-from bert.metrics import fit_temperature, fit_threshold
+from bert.metrics import fit_temperature, fit_threshold, metrics_file
 from bert.model import BertForSequenceClassification
 from bert.sources import (
     MAIN,
@@ -287,7 +286,7 @@ def finetune(settings: FinetuneConfig, start_from: Path, sources: Sequence[Sourc
             "command": described_call("bert.finetune"), "seed": settings.seed, "data": read,
             "settings": asdict(settings), "dev_scores": progress.get("dev_scores", [])},
             "curves": {"finetune": Reporter(run, 0).curve()}}
-        files = {"metrics.json": json.dumps(facts, indent=2, ensure_ascii=False) + "\n"}
+        files = metrics_file(facts)
         save_checkpoint(run / "last", model, tokenizer, files=files)
         finish(best, settings, dev, files, out)
     processes.leave()
@@ -373,14 +372,14 @@ def read_sources(arguments, settings: FinetuneConfig,
         if heads.count(source.head) > 1:
             raise ValueError(f"{path}: the head {source.head!r} is taken: the name up to the first "
                              "dot must be its own")
-    for lines, weight in ((own, 1.0), (public, settings.mapped_weight),
-                          (read, settings.reading_weight)):
+    for lines, weight, share, doubtful in (
+            (own, 1.0, settings.teacher_share, False),
+            (public, settings.mapped_weight, settings.mapped_teacher_share, True),
+            (read, settings.reading_weight, settings.teacher_share, False)):
         if lines:
             source = emotion_source(lines, settings.label_smoothing, settings.none_weight,
                                     settings.balance)
-            source = (with_teacher(source, answers, settings.mapped_teacher_share, doubtful=True)
-                      if lines is public else
-                      with_teacher(source, answers, settings.teacher_share))
+            source = with_teacher(source, answers, share, doubtful)
             sources.append(replace(source, weights=source.weights * weight))
     taught = taught_source(answers, {line.text for line in [*own, *public, *read]})
     if taught.texts:

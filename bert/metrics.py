@@ -10,6 +10,8 @@ import numpy as np
 
 from bert.corpus import LabelledLine
 
+METRICS = "metrics.json"
+
 
 def confusion_matrix(truth: np.ndarray, answer: np.ndarray, num_classes: int) -> np.ndarray:
     """Counts, row = true class, column = answer."""
@@ -111,16 +113,21 @@ def checksum(path: Path) -> str:
 
 def read_metrics(folder: Path) -> dict[str, Any]:
     """What a checkpoint's metrics.json holds; nothing if there is none."""
-    path = folder / "metrics.json"
+    path = folder / METRICS
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+
+def metrics_file(facts: Mapping[str, Any]) -> dict[str, str]:
+    """Figures as the metrics.json that goes along with a new checkpoint."""
+    return {METRICS: json.dumps(facts, indent=2, ensure_ascii=False) + "\n"}
 
 
 def write_metrics(folder: Path, found: Mapping[str, Any]) -> None:
     """Put figures into a checkpoint's metrics.json; tables grow by rows, the rest is replaced."""
-    path, known = folder / "metrics.json", read_metrics(folder)
+    path, known = folder / METRICS, read_metrics(folder)
     for name, values in found.items():
         is_table = name in ("baselines", "ablations")
         known[name] = {**known.get(name, {}), **values} if is_table else values
     fresh = path.with_suffix(".new")
-    fresh.write_text(json.dumps(known, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    fresh.write_text(metrics_file(known)[METRICS], encoding="utf-8")
     fresh.replace(path)

@@ -10,7 +10,6 @@ share each batch (N times --batch-tokens). For orientation: published small runs
 accuracy of 0.15–0.5 and an NSP accuracy of 0.77–0.93.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -36,6 +35,7 @@ from bert.config import (
 )
 from bert.corpus import TokenCorpus
 from bert.machine import tune_machine
+from bert.metrics import metrics_file
 from bert.model import BertForPreTraining, mlm_loss, nsp_loss
 from bert.pairs import PretrainBatch, PretrainData
 from bert.tokenizer import WordPieceTokenizer
@@ -106,7 +106,7 @@ def pretrain(config: BertConfig, settings: PretrainConfig, corpus: TokenCorpus,
                  "settings": asdict(settings), "pieces_in_corpus": len(corpus.ids),
                  "curves": {"pretrain": reporter.curve()}}
         save_checkpoint(out, model, tokenizer, half=True,
-                        files={"metrics.json": json.dumps(facts, indent=2) + "\n"})
+                        files=metrics_file(facts))
 
     fit(model, losses, data.batches, settings, settings.steps, run, processes, data=read,
         max_steps=max_steps, save=save)

@@ -20,7 +20,7 @@ from tokenizers import Tokenizer
 
 from bert.checkpoint import TOKENIZER, Model, check_replaceable, load_checkpoint, save_checkpoint
 from bert.config import Parser, described_call
-from bert.metrics import checksum, read_metrics
+from bert.metrics import checksum, metrics_file, read_metrics
 from bert.model import BertForPreTraining
 from bert.tokenizer import WordPieceTokenizer
 from bert.train_tokenizer import balanced_lines
@@ -117,8 +117,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             "command": described_call("bert.repiece"), "pieces": len(exchange),
             "data": {path.name: checksum(path) for group in arguments.text for path in group}}}
         save_checkpoint(arguments.out, start.model, repieced(start.tokenizer, exchange), half=True,
-                        files={"metrics.json": json.dumps(facts, indent=2, ensure_ascii=False)
-                               + "\n"})
+                        files=metrics_file(facts))
         print(f"{len(exchange):,} pieces exchanged -> {arguments.out}")
 
 
