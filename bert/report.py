@@ -59,12 +59,12 @@ def number(value: Any, high: float = math.inf) -> float | None:
     return float(value) if is_number and abs(value) < 1e15 and 0 <= value <= high else None
 
 
-def share(value: Any) -> float | None:
+def fraction(value: Any) -> float | None:
     return number(value, 1.0)
 
 
-def shares(found: Any) -> list[float]:
-    values = map(share, found[:MOST_POINTS]) if isinstance(found, list) else ()
+def fractions(found: Any) -> list[float]:
+    values = map(fraction, found[:MOST_POINTS]) if isinstance(found, list) else ()
     return [value for value in values if value is not None]
 
 
@@ -82,7 +82,7 @@ def entries(found: Any) -> list[Mapping[str, Any]]:
 
 def scores_of(found: Any) -> dict[str, dict[str, float | None]]:
     """Accuracy by language and level, as bert.baseline measures it."""
-    return {language: {level: share(inside(found, language, level)) for level in LEVELS}
+    return {language: {level: fraction(inside(found, language, level)) for level in LEVELS}
             for language in LANGUAGES}
 
 
@@ -95,13 +95,13 @@ def has_scores(row: Mapping[str, Any]) -> bool:
 
 def language_part(found: Any, num_classes: int) -> dict | None:
     """The figures, confusion and calibration of one language; None without any figure."""
-    figures = {name: (number if name == "lines" else share)(inside(found, name))
+    figures = {name: (number if name == "lines" else fraction)(inside(found, name))
                for name in FIGURES}
     figures = {name: value for name, value in figures.items() if value is not None}
     confusion = confusion_of(inside(found, "confusion"), num_classes)
     if not figures and confusion is None:
         return None
-    robustness = [{"name": name, "share": share(value)}
+    robustness = [{"name": name, "share": fraction(value)}
                   for name, value in named(inside(found, "robustness"))]
     return {"figures": figures, "confusion": confusion,
             "per_class": [] if confusion is None else per_class(np.array(confusion)),
@@ -132,8 +132,8 @@ def per_class(counts: np.ndarray) -> list[dict]:
 
 def reliability_of(found: Any) -> list[dict]:
     """Bins of the answers' probability: {lines, said (mean probability), right (share)}."""
-    bins = [{"lines": number(item.get("lines")), "said": share(item.get("said")),
-             "right": share(item.get("right"))} for item in entries(found)[:MOST_ROWS]]
+    bins = [{"lines": number(item.get("lines")), "said": fraction(item.get("said")),
+             "right": fraction(item.get("right"))} for item in entries(found)[:MOST_ROWS]]
     return [item for item in bins if None not in item.values()]
 
 
@@ -179,7 +179,7 @@ def learning_curve_of(found: Any) -> list[dict]:
     rows = []
     for row in table_of(found):
         try:
-            part = share(float(row.pop("name")))
+            part = fraction(float(row.pop("name")))
         except ValueError:
             continue
         if part is not None:
@@ -197,7 +197,7 @@ def run_report(lab: Lab, text: str, options: Options) -> dict:
     parts = {
         "languages": {name: part for name, part in measured.items() if part is not None},
         "curves": curves_of(found, earlier),
-        "dev_scores": shares(inside(found, "finetune", "dev_scores")),
+        "dev_scores": fractions(inside(found, "finetune", "dev_scores")),
         "baselines": table_of(inside(found, "baselines")),
         "ablations": table_of(inside(found, "ablations")),
         "more": table_of(inside(found, "evaluate", "more")),
@@ -217,15 +217,15 @@ def run_report(lab: Lab, text: str, options: Options) -> dict:
 def readings_of(found: Any) -> list[dict]:
     """How the model does on lines that people wrote, a row for each language."""
     rows = [{"language": language, "lines": number(inside(found, language, "lines")),
-             **{name: share(inside(found, language, name)) for name in READINGS}}
+             **{name: fraction(inside(found, language, name)) for name in READINGS}}
             for language in LANGUAGES]
     return [row for row in rows if row["accuracy"] is not None]
 
 
 def public_of(found: Any) -> list[dict]:
     rows = [{"name": name, "lines": number(inside(value, "lines")),
-             "accuracy": share(inside(value, "accuracy")),
-             "macro_f1": share(inside(value, "macro_f1"))} for name, value in named(found)]
+             "accuracy": fraction(inside(value, "accuracy")),
+             "macro_f1": fraction(inside(value, "macro_f1"))} for name, value in named(found)]
     return [row for row in rows if row["accuracy"] is not None]
 
 
