@@ -9,9 +9,8 @@ may be larger than memory and a restart begins in seconds:
     corpus.json    what it was made from
 """
 
-import csv
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -45,6 +44,21 @@ def read_text_lines(path: Path) -> Iterator[str]:
             except UnicodeDecodeError:
                 raise ValueError(f"{path}, line {number}: not UTF-8 text; convert the file first"
                                  ) from None
+
+
+def read_table(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
+    """The rows of a tab-separated file with this header, each with the number of its line. Nothing
+    is quoted: what stands between two tabs is the value."""
+    lines = read_text_lines(path)
+    header = next(lines, "").split("\t")
+    if header != list(columns):
+        raise ValueError(f"{path}, line 1: found {', '.join(header) or 'nothing'}; expected the "
+                         f"columns {', '.join(columns)}")
+    for number, line in enumerate(lines, 2):
+        row = line.split("\t")
+        if len(row) != len(columns):
+            raise ValueError(f"{path}, line {number}: {len(row)} columns; expected {len(columns)}")
+        yield number, row
 
 
 @dataclass(frozen=True)
@@ -138,15 +152,8 @@ class LabelledLine:
 
 def read_labelled(path: Path) -> list[LabelledLine]:
     """Read a tab-separated file with the header label, lang, level, pair, text."""
-    rows = csv.reader(read_text_lines(path), delimiter="\t", quoting=csv.QUOTE_NONE)
-    header = next(rows, [])
-    if tuple(header) != COLUMNS:
-        raise ValueError(f"{path}, line 1: found {', '.join(header) or 'nothing'}; expected the "
-                         f"columns {', '.join(COLUMNS)}")
     lines = []
-    for number, row in enumerate(rows, 2):
-        if len(row) != len(COLUMNS):
-            raise ValueError(f"{path}, line {number}: {len(row)} columns; expected {len(COLUMNS)}")
+    for number, row in read_table(path, COLUMNS):
         if row[0] not in (*KEYS, NONE):
             raise ValueError(f"{path}, line {number}: unknown label {row[0]!r}; expected one of "
                              f"{', '.join((*KEYS, NONE))}")

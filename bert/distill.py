@@ -38,7 +38,15 @@ from bert.pairs import Masking
 from bert.sources import read_parallel
 from bert.teachers import mean_vector, vectors_side_by_side
 from bert.tokenizer import WordPieceTokenizer
-from bert.training import LoopConfig, Processes, Reporter, Sums, fingerprint, fit
+from bert.training import (
+    LoopConfig,
+    Processes,
+    Reporter,
+    Sums,
+    check_max_steps,
+    fingerprint,
+    fit,
+)
 
 
 @dataclass(frozen=True)
@@ -86,14 +94,14 @@ class DistillData:
     """Lines with the teachers' vector of each, computed once and kept in the run folder."""
 
     def __init__(self, teachers: Sequence[Path], texts: list[str], meanings: list[str],
-                 tokenizer: WordPieceTokenizer, settings: DistillConfig, processes: Processes,
-                 cache: Path) -> None:
+                 tokenizer: WordPieceTokenizer, longest: int, settings: DistillConfig,
+                 processes: Processes, cache: Path) -> None:
         self.settings, self.processes = settings, processes
         unique = sorted(set(meanings))
         place = {text: i for i, text in enumerate(unique)}
         self.meaning = np.array([place[text] for text in meanings])
-        self.vectors = vectors_side_by_side(teachers, unique, settings.longest, cache)
-        self.lines = Rewritten(texts, tokenizer, settings.longest, settings.vary, settings.resplit)
+        self.vectors = vectors_side_by_side(teachers, unique, longest, cache)
+        self.lines = Rewritten(texts, tokenizer, longest, settings.vary, settings.resplit)
         self.masking = Masking(tokenizer)
         self.num_batches = len(self._plan(0))
 
@@ -175,6 +183,7 @@ def build_parser() -> Parser:
 
 def distill(arguments) -> None:
     settings = read_options(arguments, DistillConfig)
+    check_max_steps(arguments.max_steps)
     texts, meanings = [], []
     for path in arguments.english:
         for line in read_text_lines(path):
@@ -194,7 +203,8 @@ def distill(arguments) -> None:
     check_replaceable(arguments.out, TOKENIZER)
     start = load_checkpoint(arguments.start_from)
     data = processes.main_first(lambda: DistillData(
-        arguments.teacher, texts, meanings, start.tokenizer, settings, processes,
+        arguments.teacher, texts, meanings, start.tokenizer,
+        min(settings.longest, start.config.max_position_embeddings), settings, processes,
         arguments.run_dir / "vectors"))
     torch.manual_seed(settings.seed)
     student = Student(with_pretraining_heads(start, settings.seed), data.vectors.shape[1])

@@ -10,7 +10,7 @@ with --readings on the lines of people that our readers labelled and nobody trai
 
 import random
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -241,6 +241,15 @@ def build_parser() -> Parser:
     return parser
 
 
+def check_names(folders: Iterable[Path]) -> None:
+    """Refuse two folders that would stand in one row of a table."""
+    names = [folder.name for folder in folders]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"two of the folders are called {name!r}, which is what their rows "
+                             "are called: rename one")
+
+
 def evaluate(arguments, lines: Sequence[LabelledLine]) -> dict[str, Any]:
     classifier = load_ten(arguments.checkpoint)
     results: dict[str, Any] = {
@@ -275,6 +284,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     with parser.one_sentence():
         if arguments.public and arguments.label_map is None:
             raise ValueError("--public needs --label-map")
+        for given in (arguments.baseline, arguments.ablation):
+            check_names(Path(folder) for folder, *_ in given)
         lines = read_labelled(arguments.data)
         if arguments.max_steps:
             lines = lines[:arguments.max_steps * 32]

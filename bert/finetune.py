@@ -60,7 +60,15 @@ from bert.sources import (
 )
 from bert.teachers import vectors_side_by_side
 from bert.tokenizer import WordPieceTokenizer
-from bert.training import LoopConfig, Processes, Reporter, Sums, fingerprint, fit
+from bert.training import (
+    LoopConfig,
+    Processes,
+    Reporter,
+    Sums,
+    check_max_steps,
+    fingerprint,
+    fit,
+)
 
 
 @dataclass(frozen=True)
@@ -229,6 +237,9 @@ def with_vectors(sources: Sequence[Source], renderings: Mapping[str, str],
     """The same lines with the vectors that English teachers have for each or for its rendering."""
     english = [[in_english(text, renderings) for text in source.texts] for source in sources]
     texts = sorted({text for part in english for text in part if text})
+    if not texts:
+        raise ValueError("--teacher reads English, and no line is English or has a rendering in "
+                         "it: give --parallel")
     vectors = vectors_side_by_side(teachers, texts, longest, cache)
     vectors = np.concatenate([vectors, np.zeros_like(vectors[:1])])  # the last: not readable
     row = {text: i for i, text in enumerate([*texts, ""])}
@@ -241,15 +252,16 @@ def finetune(settings: FinetuneConfig, start_from: Path, sources: Sequence[Sourc
              max_steps: int | None = None, teachers: Sequence[Path] = (),
              renderings: Mapping[str, str] | None = None) -> None:
     """The whole run."""
+    check_max_steps(max_steps)
     processes = Processes.join()
     check_replaceable(out, TOKENIZER)
     model, tokenizer = starting_point(start_from, settings)
+    longest = min(settings.longest, model.config.max_position_embeddings)
     if teachers:
         sources = processes.main_first(lambda: with_vectors(
-            sources, renderings or {}, teachers, settings.longest, run / "vectors"))
+            sources, renderings or {}, teachers, longest, run / "vectors"))
     data = LabelledData(sources, tokenizer, settings.batch_tokens * processes.world_size,
-                        settings.seed, settings.longest, settings.vary, settings.resplit,
-                        settings.hide)
+                        settings.seed, longest, settings.vary, settings.resplit, settings.hide)
     torch.manual_seed(settings.seed)
     both = MultiHead(model, sources).to(processes.device)
     best = run / "best"
@@ -341,13 +353,18 @@ def build_parser() -> Parser:
     return parser
 
 
+def spoken_in(languages: Sequence[str], lines: Sequence[LabelledLine]) -> list[LabelledLine]:
+    """The lines in these languages; all of them if none is named."""
+    return [line for line in lines if not languages or line.language in languages]
+
+
 def read_sources(arguments, settings: FinetuneConfig,
                  pairs: Sequence[tuple[str, str]]) -> list[Source]:
     """Every file of the call, as sources of lines."""
     own = [line for path in arguments.train for line in read_labelled(path)]
     own += rendered_lines(own, pairs)
-    if arguments.languages:
-        own = [line for line in own if line.language in arguments.languages]
+    known = {line.text for line in own}  # whatever --languages leaves out is not "taught only"
+    own = spoken_in(arguments.languages, own)
     if settings.augment and arguments.augment_with is None:
         raise ValueError("--augment needs --augment-with")
     if settings.augment:
@@ -361,8 +378,8 @@ def read_sources(arguments, settings: FinetuneConfig,
               for line in mapped_lines(path, label_map, settings.partly_mapped)]
     read = (read_readings(arguments.readings, arguments.found_in, "train")
             if arguments.readings else [])
-    if arguments.languages:
-        read = [line for line in read if line.language in arguments.languages]
+    known |= {line.text for line in [*public, *read]}
+    public, read = (spoken_in(arguments.languages, lines) for lines in (public, read))
     answers = {text: answer for path in arguments.taught
                for text, answer in read_answers(path).items()}
     answers |= {korean: answers[english] for korean, english in pairs if english in answers}
@@ -381,7 +398,7 @@ def read_sources(arguments, settings: FinetuneConfig,
                                     settings.balance)
             source = with_teacher(source, answers, share, doubtful)
             sources.append(replace(source, weights=source.weights * weight))
-    taught = taught_source(answers, {line.text for line in [*own, *public, *read]})
+    taught = taught_source(answers, known)
     if taught.texts:
         sources.append(replace(taught, weights=taught.weights * settings.taught_weight))
     if not sources:
@@ -398,8 +415,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     tune_machine()
     with parser.one_sentence():
         settings = read_options(arguments, FinetuneConfig)
-        dev = [line for path in arguments.dev for line in read_labelled(path)
-               if not arguments.languages or line.language in arguments.languages]
+        dev = spoken_in(arguments.languages,
+                        [line for path in arguments.dev for line in read_labelled(path)])
+        if arguments.dev and not dev:
+            raise ValueError(f"--dev has no line in {', '.join(arguments.languages)}")
         pairs = [pair for path in arguments.parallel
                  for pair in zip(*read_parallel(path), strict=True)]
         finetune(settings, arguments.start_from, read_sources(arguments, settings, pairs), dev,

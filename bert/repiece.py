@@ -25,9 +25,13 @@ from bert.checkpoint import TOKENIZER, Model, check_replaceable, load_checkpoint
 from bert.config import Parser, described_call
 from bert.metrics import checksum, metrics_file, read_metrics
 from bert.model import BertForPreTraining
+from bert.sources import HANGUL
 from bert.tokenizer import WordPieceTokenizer
 from bert.train_tokenizer import balanced_lines
 
+# What was measured of the checkpoint, or of others beside it: it no longer holds.
+MEASURED = ("average", "evaluate", "baselines", "ablations", "learning_curve", "baseline",
+            "earlier")
 RARER = 100           # times that the parts of a new piece are seen for each time that it is
 SHORTEST = 2, 3       # Hangul syllables, other letters: shorter pieces are syllables of other words
 LONGEST_STEM = 5      # syllables
@@ -81,7 +85,7 @@ def is_hangul(word: str) -> bool:
 
 def wanted_wholes(counts: Mapping[str, int], spelled: Mapping[str, Sequence[int]],
                   vocabulary: Sequence[str]) -> list[str]:
-    """Words that are cut now, those with the most to gain first. An English word counts by itself;
+    """Words that are cut now, the most frequent first. An English word counts by itself;
     in Korean endings are written onto the stem, so a stem counts by all words it begins."""
     gains: Counter[str] = Counter()
     stems: Counter[str] = Counter()
@@ -90,7 +94,7 @@ def wanted_wholes(counts: Mapping[str, int], spelled: Mapping[str, Sequence[int]
         if len(ids) < 2:
             continue
         if not is_hangul(word):
-            if is_word(word):
+            if is_word(word) and not HANGUL.search(word):  # 중ㅋㅋ is neither stem nor word
                 gains[word] = counts[word]
             continue
         known = len(vocabulary[ids[0]])
@@ -194,9 +198,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         exchange = exchanges(start.tokenizer, count_words(start.tokenizer, lines),
                              arguments.whole, arguments.joined)
         move_vectors(start.model, exchange)
-        facts = read_metrics(arguments.checkpoint) | {"repiece": {
+        facts = {name: part for name, part in read_metrics(arguments.checkpoint).items()
+                 if name not in MEASURED}
+        facts["repiece"] = {
             "command": described_call("bert.repiece"), "pieces": len(exchange),
-            "data": {path.name: checksum(path) for group in arguments.text for path in group}}}
+            "data": {path.name: checksum(path) for group in arguments.text for path in group}}
         save_checkpoint(arguments.out, start.model, repieced(start.tokenizer, exchange), half=True,
                         files=metrics_file(facts))
         print(f"{len(exchange):,} pieces exchanged -> {arguments.out}")

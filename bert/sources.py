@@ -3,7 +3,6 @@
 Every source of lines has a head of the model that learns from it and a row of targets per line.
 """
 
-import csv
 import hashlib
 import json
 import re
@@ -16,7 +15,7 @@ import numpy as np
 
 from bert.augment import Rewritten
 from bert.config import Parser
-from bert.corpus import LabelledLine, batches_by_length, read_text_lines
+from bert.corpus import LabelledLine, batches_by_length, read_table, read_text_lines
 from bert.labels import KEYS, NONE
 from bert.tokenizer import WordPieceTokenizer
 
@@ -128,12 +127,9 @@ def read_public(path: Path) -> list[tuple[str, list[str]]]:
 
 def read_label_map(path: Path) -> dict[tuple[str, str], str]:
     """(data set, original label) -> one of our classes, where the map says `clean`."""
-    rows = csv.DictReader(read_text_lines(path), delimiter="\t")
-    expected = ["dataset", "original_label", "class10", "quality"]
-    if rows.fieldnames != expected:
-        raise ValueError(f"{path}, line 1: expected the columns {', '.join(expected)}")
-    return {(row["dataset"], row["original_label"]): row["class10"] for row in rows
-            if row["quality"] == "clean" and row["class10"] in KEYS}
+    rows = read_table(path, ("dataset", "original_label", "class10", "quality"))
+    return {(data_set, label): key for _, (data_set, label, key, quality) in rows
+            if quality == "clean" and key in KEYS}
 
 
 def mapped_lines(path: Path, label_map: Mapping[tuple[str, str], str],
@@ -168,10 +164,8 @@ def add_readings(parser: Parser, split: str) -> None:
 def read_readings(path: Path, found_in: Sequence[Path], split: str) -> list[LabelledLine]:
     """Public lines with the label, or the two labels, that our readers gave them: the readings know
     a line by its mark, the lines themselves are looked up in the files they come from."""
-    rows = csv.DictReader(read_text_lines(path), delimiter="\t")
-    if rows.fieldnames != ["split", "labels", "mark"]:
-        raise ValueError(f"{path}, line 1: expected the columns split, labels, mark")
-    labels = {row["mark"]: row["labels"] for row in rows if row["split"] == split}
+    labels = {mark: given for _, (part, given, mark) in
+              read_table(path, ("split", "labels", "mark")) if part == split}
     if unknown := {label for both in labels.values() for label in both.split(",")} - {*KEYS, NONE}:
         raise ValueError(f"{path}: {sorted(unknown)[0]!r} is none of our classes")
     lines: dict[str, LabelledLine] = {}
@@ -192,9 +186,9 @@ def read_answers(path: Path) -> dict[str, np.ndarray]:
         try:
             answer = json.loads(line)
             if "error" not in answer:
-                answers[answer["text"]] = np.array(
+                answers[answer["text"].strip()] = np.array(
                     [answer["probabilities"][key] for key in KEYS], dtype=np.float32)
-        except (json.JSONDecodeError, KeyError, TypeError):
+        except (json.JSONDecodeError, AttributeError, KeyError, TypeError):
             raise ValueError(f"{path}, line {number}: expected an answer of bert.predict --json "
                              "about our ten classes") from None
     return answers
@@ -204,8 +198,8 @@ def read_parallel(path: Path) -> tuple[list[str], list[str]]:
     """Korean lines and their English renderings."""
     korean, english = [], []
     for number, line in enumerate(read_text_lines(path), 1):
-        parts = line.split("\t")
-        if len(parts) != 2 or not all(part.strip() for part in parts):
+        parts = [part.strip() for part in line.split("\t")]
+        if len(parts) != 2 or not all(parts):
             raise ValueError(f"{path}, line {number}: expected korean<TAB>english")
         if parts != ["ko", "en"]:
             korean.append(parts[0])

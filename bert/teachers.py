@@ -28,6 +28,7 @@ def mean_vector(hidden: Tensor, mask: Tensor | None) -> Tensor:
 @torch.inference_mode()
 def teacher_vectors(teacher: Checkpoint, texts: Sequence[str], longest: int = 64) -> np.ndarray:
     """Unit sentence vectors, (N, width) as float16."""
+    longest = min(longest, teacher.config.max_position_embeddings)
     bert = getattr(teacher.model, "bert", teacher.model)
     result = np.zeros((len(texts), teacher.config.hidden_size), dtype=np.float16)
     order = sorted(range(len(texts)), key=lambda i: len(texts[i]))

@@ -234,9 +234,11 @@ class Reporter:
         self.first_step = step
         path = self.folder / METRICS
         if self.is_main and path.is_file():
-            kept = [line for line in path.read_text(encoding="utf-8").splitlines()
-                    if json.loads(line).get("step", 0) <= step]
-            path.write_text("".join(line + "\n" for line in kept), encoding="utf-8")
+            kept = [report for report in self.read() if report.get("step", 0) <= step]
+            fresh = path.with_suffix(".new")
+            fresh.write_text("".join(json.dumps(report) + "\n" for report in kept),
+                             encoding="utf-8")
+            fresh.replace(path)
 
     def report(self, step: int, values: Mapping[str, float]) -> None:
         if not self.is_main:
@@ -256,11 +258,15 @@ class Reporter:
         return "[" + "=" * done + " " * (width - done) + "]"
 
     def read(self) -> list[dict[str, float]]:
-        """All reports of the run so far."""
+        """All reports of the run so far; a line that was cut off while it was written is none."""
         path = self.folder / METRICS
-        if not path.is_file():
-            return []
-        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        reports = []
+        for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
+            try:
+                reports.append(json.loads(line))
+            except json.JSONDecodeError:
+                continue
+        return reports
 
     def curve(self, most: int = 150) -> list[dict[str, float]]:
         """The reports of the whole run, evenly thinned out."""
@@ -334,6 +340,11 @@ def train_step(model: nn.Module, optimizer: torch.optim.Optimizer, sums: Sums,
             for name, total in zip(sums, totals.tolist(), strict=True)}
 
 
+def check_max_steps(max_steps: int | None) -> None:
+    if max_steps is not None and max_steps < 1:
+        raise ValueError(f"--max-steps is {max_steps}: expected at least 1")
+
+
 def fit(model: nn.Module, losses: Callable[[Any], Sums], batches: Batches, settings: LoopConfig,
         steps: int, run: Path, processes: Processes, *, data: str, max_steps: int | None = None,
         save: Callable[[Reporter], None] = lambda reporter: None,
@@ -344,8 +355,7 @@ def fit(model: nn.Module, losses: Callable[[Any], Sums], batches: Batches, setti
     batch tells its size as `num_tokens`. `save` writes what others may use; `after_epoch` may
     keep notes in the progress, which is saved, and stops the run by returning True.
     """
-    if max_steps is not None and max_steps < 1:
-        raise ValueError(f"--max-steps is {max_steps}: expected at least 1")
+    check_max_steps(max_steps)
     run.mkdir(parents=True, exist_ok=True)
     optimizer = make_optimizer(model, settings.learning_rate, settings.weight_decay,
                                settings.layer_decay)

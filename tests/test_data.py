@@ -10,6 +10,7 @@ import pytest
 
 from bert.corpus import LabelledLine, read_labelled
 from bert.labels import KEYS, NONE
+from bert.sources import line_mark
 
 DATA = Path(__file__).parent.parent / "assets" / "data"
 SPLITS = ("train", "dev", "test", "voices")
@@ -146,6 +147,13 @@ def test_renderings_are_pairs_of_which_one_half_is_a_training_line(splits):
         assert (korean in trained) + (english in trained) >= 1, row
         assert len(HANGUL.findall(korean)) >= 2, row
         assert len(LATIN.findall(english)) > len(HANGUL.findall(english)), row
+
+
+def test_no_line_to_measure_by_is_among_the_readings(splits):
+    marks = {row.split("\t")[2] for row in
+             (DATA / "readings.tsv").read_text(encoding="utf-8").splitlines()}
+    assert [line.text for split in ("dev", "test", "voices") for line in splits[split]
+            if line_mark(line.text) in marks] == []
 
 
 def test_readings_name_public_lines_by_their_mark_only():

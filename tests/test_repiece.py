@@ -1,6 +1,7 @@
 """Whole words and joined forms for rare pieces: what the exchange changes, and what it keeps."""
 
 import json
+import shutil
 from collections import Counter
 
 import pytest
@@ -138,6 +139,17 @@ def test_a_new_piece_begins_as_the_mean_of_its_parts(call, tmp_path, pretrained_
             assert torch.allclose(new[place], old[part].mean(dim=0) - rarer, atol=4e-3)
         same = [i for i in range(len(pieces)) if i not in places]
         assert torch.allclose(new[same], old[same], atol=1e-3)
+
+
+def test_what_was_measured_before_the_exchange_is_left_behind(call, tmp_path, emotion_folder):
+    shutil.copytree(emotion_folder, tmp_path / "start")
+    (tmp_path / "start" / "metrics.json").write_text(
+        '{"evaluate": {}, "baselines": {}, "finetune": {"seed": 0}}', encoding="utf-8")
+    (tmp_path / "lines.txt").write_text("so happy today\n", encoding="utf-8")
+    call("bert.repiece", tmp_path / "start", "--text", tmp_path / "lines.txt", "--joined", 1,
+         "--megabytes", 0.001, "--out", tmp_path / "out")
+    kept = json.loads((tmp_path / "out" / "metrics.json").read_text(encoding="utf-8"))
+    assert set(kept) == {"finetune", "repiece"}
 
 
 @pytest.mark.parametrize(("arguments", "part"), [

@@ -29,7 +29,7 @@ from bert import (
 from bert.augment import Resplit, Rewritten, refill, vary
 from bert.checkpoint import load_checkpoint, save_checkpoint, untrained
 from bert.config import BertConfig
-from bert.corpus import TokenCorpus
+from bert.corpus import TokenCorpus, read_labelled
 from bert.labels import KEYS
 from bert.metrics import fit_threshold
 from bert.model import BertForPreTraining, BertForSequenceClassification, BertModel
@@ -748,6 +748,58 @@ def test_a_korean_line_has_the_vector_of_its_rendering_and_none_without(files, t
     assert taught.vectors[0].any() and not taught.vectors[2].any()
 
 
+def test_a_teacher_without_a_line_it_can_read_is_one_sentence(files, tmp_path, capsys):
+    start = small_start(files, tmp_path / "start")
+    with pytest.raises(SystemExit) as stopped:
+        finetune.main(["--start-from", str(start), "--train", str(files / "train.tsv"),
+                       "--languages", "ko", "--teacher", str(judge_of(start, tmp_path / "t")),
+                       "--run-dir", str(tmp_path / "run"), "--out", str(tmp_path / "out")])
+    assert stopped.value.code == 2 and "--teacher reads English" in capsys.readouterr().err
+
+
+def test_only_the_lines_of_the_languages_asked_for_are_learned(files, tmp_path, capsys):
+    start = small_start(files, tmp_path / "start")
+    answer = {"probabilities": dict.fromkeys(KEYS, 0.1)}
+    (tmp_path / "answers.jsonl").write_text("".join(
+        json.dumps({"text": text, **answer}) + "\n" for text in (LINES["joy"][0], " unheard ")),
+        encoding="utf-8")
+    call = ["--start-from", str(start), "--train", str(files / "train.tsv"), "--taught",
+            str(tmp_path / "answers.jsonl"), "--run-dir", str(tmp_path / "run"), "--out",
+            str(tmp_path / "out"), "--max-steps", "1"]
+    languages = {line.text: line.language for line in read_labelled(files / "train.tsv")}
+    left_out = languages[LINES["joy"][0]]
+    other = {"ko": "en", "en": "ko"}[left_out]
+    finetune.main([*call, "--languages", other])
+    said = capsys.readouterr().out
+    assert f"{list(languages.values()).count(other)} own lines" in said
+    assert "1 lines with a teacher's answer only" in said  # not the one that was left out
+    with pytest.raises(SystemExit):
+        finetune.main([*call, "--languages", "xx", "--dev", str(files / "train.tsv")])
+    assert "--dev has no line in xx" in capsys.readouterr().err
+
+
+def test_a_line_may_be_longer_than_the_model_reads(files, tmp_path):
+    start = small_start(files, tmp_path / "start")
+    (tmp_path / "long.tsv").write_text(
+        "label\tlang\tlevel\tpair\ttext\njoy\ten\teasy\t\t" + "so happy today " * 40 + "\n",
+        encoding="utf-8")
+    finetune.main(["--start-from", str(start), "--train", str(tmp_path / "long.tsv"), "--longest",
+                   "64", "--teacher", str(judge_of(start, tmp_path / "t")), "--run-dir",
+                   str(tmp_path / "run"), "--out", str(tmp_path / "out"), "--max-steps", "1"])
+    assert (tmp_path / "out" / "model.safetensors").is_file()
+
+
+def test_a_report_that_was_cut_off_does_not_stop_a_run_from_going_on(files, tmp_path):
+    start = small_start(files, tmp_path / "start")
+    call = ["--start-from", str(start), "--train", str(files / "train.tsv"), "--run-dir",
+            str(tmp_path / "run"), "--out", str(tmp_path / "out"), "--report-every", "1"]
+    finetune.main([*call, "--max-steps", "1"])
+    with (tmp_path / "run" / "metrics.jsonl").open("a", encoding="utf-8") as file:
+        file.write('{"step": 2, "emotion_lo')
+    finetune.main([*call, "--max-steps", "2"])
+    assert [report["step"] for report in reports(tmp_path / "run")] == [1, 2]
+
+
 def test_the_last_weights_of_a_run_are_kept_beside_the_best(files, tmp_path):
     start = small_start(files, tmp_path / "start")
     finetune.main(["--start-from", str(start), "--train", str(files / "train.tsv"), "--dev",
@@ -788,6 +840,12 @@ def test_the_last_weights_of_a_run_are_kept_beside_the_best(files, tmp_path):
     (baseline, ["--checkpoint", "nowhere"], "nowhere is not there"),
     (evaluate, ["--data", "gone.tsv"], "gone.tsv is not there"),
     (evaluate, ["--public", "x"], "--label-map"),
+    (evaluate, ["--ablation", "a/last", "ko", "--ablation", "b/last"],
+     "two of the folders are called 'last'"),
+    (finetune, ["--start-from", "x", "--taught", "gone.jsonl", "--run-dir", "r", "--out", "o"],
+     "gone.jsonl is not there"),
+    (distill, ["--teacher", "t", "--start-from", "x", "--run-dir", "r", "--out", "o",
+               "--max-steps", "0"], "--max-steps is 0"),
 ])
 def test_a_wrong_call_gets_one_line_and_exit_code_2(tmp_path, monkeypatch, capsys, command,
                                                     arguments, complaint):
