@@ -12,7 +12,7 @@ same pass.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -94,14 +94,14 @@ class DistillData:
     """Lines with the teachers' vector of each, computed once and kept in the run folder."""
 
     def __init__(self, teachers: Sequence[Path], texts: list[str], meanings: list[str],
-                 tokenizer: WordPieceTokenizer, longest: int, settings: DistillConfig,
-                 processes: Processes, cache: Path) -> None:
+                 tokenizer: WordPieceTokenizer, settings: DistillConfig, processes: Processes,
+                 cache: Path) -> None:
         self.settings, self.processes = settings, processes
         unique = sorted(set(meanings))
         place = {text: i for i, text in enumerate(unique)}
         self.meaning = np.array([place[text] for text in meanings])
-        self.vectors = vectors_side_by_side(teachers, unique, longest, cache)
-        self.lines = Rewritten(texts, tokenizer, longest, settings.vary, settings.resplit)
+        self.vectors = vectors_side_by_side(teachers, unique, settings.longest, cache)
+        self.lines = Rewritten(texts, tokenizer, settings.longest, settings.vary, settings.resplit)
         self.masking = Masking(tokenizer)
         self.num_batches = len(self._plan(0))
 
@@ -202,9 +202,10 @@ def distill(arguments) -> None:
     processes = Processes.join()
     check_replaceable(arguments.out, TOKENIZER)
     start = load_checkpoint(arguments.start_from)
+    settings = replace(settings, longest=min(settings.longest,
+                                             start.config.max_position_embeddings))
     data = processes.main_first(lambda: DistillData(
-        arguments.teacher, texts, meanings, start.tokenizer,
-        min(settings.longest, start.config.max_position_embeddings), settings, processes,
+        arguments.teacher, texts, meanings, start.tokenizer, settings, processes,
         arguments.run_dir / "vectors"))
     torch.manual_seed(settings.seed)
     student = Student(with_pretraining_heads(start, settings.seed), data.vectors.shape[1])

@@ -3,7 +3,7 @@
     python -m bert.repiece checkpoints/emotion --text KOREAN.txt --text ENGLISH.txt --whole 2500 \\
         --joined 500 --out runs/repieced
 
-A vocabulary learned from encyclopaedias and film reviews spells a diary with rubble: sc ##ared.
+A vocabulary learned from encyclopaedias and film reviews spells a diary with rubble: scar ##ed.
 Afterwards `scared` is one piece that begins with the mean of the vectors of its parts (--whole).
 And "sohappy" is so ##ha ##ppy to a vocabulary that knows happy only at the start of a word;
 afterwards it is so ##happy, and ##happy begins with the vector of happy (--joined).
