@@ -134,8 +134,8 @@ class Resplit:
 
 
 class Rewritten:
-    """Lines as pieces, written a little differently whenever they are read: a share of the lines
-    by `vary`, a share of their pieces by `Resplit`."""
+    """Lines as pieces, written a little differently for every reading: a share of the lines by
+    `vary`, a share of their pieces by `Resplit`."""
 
     def __init__(self, texts: Sequence[str], tokenizer: WordPieceTokenizer, longest: int,
                  varied: float, resplit: float) -> None:
@@ -143,16 +143,17 @@ class Rewritten:
         self.longest, self.varied = longest, varied
         self.resplit = Resplit(tokenizer, resplit)
         self.ids = self._encode(texts)
-        self.lengths = np.array([len(ids) + 2 for ids in self.ids])
 
     def _encode(self, texts: Sequence[str]) -> list[list[int]]:
         return [ids[:self.longest - 2] for ids in self.tokenizer.encode_ids(list(texts))]
 
-    def read(self, chosen: np.ndarray, draw: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """Framed ids and where there are tokens, both (B, T)."""
-        rows = [self.ids[i] for i in chosen]
-        changed = np.flatnonzero(draw.random(len(chosen)) < self.varied)
-        texts = [vary(self.texts[chosen[place]], draw) for place in changed]
+    def read(self, draw: np.random.Generator) -> tuple[list[list[int]], np.ndarray]:
+        """The pieces of every line and how many they are in a frame of [CLS] and [SEP]: known
+        before lines of one length are put together, so that almost nothing is padding."""
+        rows = list(self.ids)
+        changed = np.flatnonzero(draw.random(len(rows)) < self.varied)
+        texts = [vary(self.texts[place], draw) for place in changed]
         for place, ids in zip(changed, self._encode(texts) if texts else [], strict=True):
             rows[place] = ids or rows[place]
-        return self.tokenizer.frame([self.resplit(ids, draw)[:self.longest - 2] for ids in rows])
+        rows = [self.resplit(ids, draw)[:self.longest - 2] for ids in rows]
+        return rows, np.array([len(row) + 2 for row in rows])

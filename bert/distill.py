@@ -13,6 +13,7 @@ same pass.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -101,27 +102,33 @@ class DistillData:
         place = {text: i for i, text in enumerate(unique)}
         self.meaning = np.array([place[text] for text in meanings])
         self.vectors = vectors_side_by_side(teachers, unique, settings.longest, cache)
+        self.tokenizer = tokenizer
         self.lines = Rewritten(texts, tokenizer, settings.longest, settings.vary, settings.resplit)
         self.masking = Masking(tokenizer)
-        self.num_batches = len(self._plan(0))
+        self.plan = lru_cache(maxsize=1)(self._plan)
+        self.num_batches = len(self.plan(0))
 
-    def _plan(self, epoch: int) -> list[np.ndarray]:
+    def _plan(self, epoch: int) -> list[tuple[np.ndarray, list[list[int]]]]:
+        """This process's part of every batch of an epoch: which lines, and their pieces."""
         draw = np.random.default_rng([self.settings.seed, epoch])
         tokens = self.settings.batch_tokens * self.processes.world_size
-        return [chosen[self.processes.rank::self.processes.world_size]
-                for chosen in batches_by_length(self.lines.lengths, tokens, draw)
-                if len(chosen) >= self.processes.world_size]
+        rows, lengths = self.lines.read(draw)
+        parts = [chosen[self.processes.rank::self.processes.world_size]
+                 for chosen in batches_by_length(lengths, tokens, draw)
+                 if len(chosen) >= self.processes.world_size]
+        return [(chosen, [rows[i] for i in chosen]) for chosen in parts]
 
     def batches(self, epoch: int, first: int) -> Iterator[tuple[int, int, DistillBatch]]:
         while True:
-            plan = self._plan(epoch)
+            plan = self.plan(epoch)
             for number in range(first, len(plan)):
-                yield epoch, number, self._batch(epoch, number, plan[number])
+                yield epoch, number, self._batch(*plan[number], np.random.default_rng(
+                    [self.settings.seed, epoch, 2, number]))
             epoch, first = epoch + 1, 0
 
-    def _batch(self, epoch: int, number: int, chosen: np.ndarray) -> DistillBatch:
-        draw = np.random.default_rng([self.settings.seed, epoch, 2, number])
-        ids, is_token = self.lines.read(chosen, draw)
+    def _batch(self, chosen: np.ndarray, rows: list[list[int]],
+               draw: np.random.Generator) -> DistillBatch:
+        ids, is_token = self.tokenizer.frame(rows)
         vectors = self.vectors[self.meaning[chosen]].astype(np.float32)
         if not self.settings.mask_rate:
             nowhere = np.zeros_like(is_token)

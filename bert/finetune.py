@@ -58,7 +58,7 @@ from bert.sources import (
     taught_source,
     with_teacher,
 )
-from bert.teachers import vectors_side_by_side
+from bert.teachers import remembered, vectors_side_by_side, weights_mark
 from bert.tokenizer import WordPieceTokenizer
 from bert.training import (
     LoopConfig,
@@ -98,6 +98,8 @@ class FinetuneConfig(LoopConfig):
                                          "there also where it contradicts the label")
     taught_weight: float = option(0.3, "weight of lines that have a teacher's answer only")
     vector_weight: float = option(1.0, "weight of the teachers' sentence vectors")
+    leave_out: float = option(0.0, "share of the lines that --start-from is already sure of that "
+                              "are left out")
     augment: int = option(0, "copies of each line with words filled in anew (--augment-with)")
     keep_feeling: float = option(0.87, "share of dev's feeling lines that must stay confident")
 
@@ -107,7 +109,7 @@ class FinetuneConfig(LoopConfig):
         self.check_at_least(3, "longest")
         self.check("a share from 0 to 1", lambda share: 0 <= share <= 1, "dropout",
                    "label_smoothing", "vary", "resplit", "hide", "teacher_share",
-                   "mapped_teacher_share", "keep_feeling")
+                   "mapped_teacher_share", "leave_out", "keep_feeling")
 
 
 # ---------------------------------------------------------------------------------- learning
@@ -247,6 +249,32 @@ def with_vectors(sources: Sequence[Source], renderings: Mapping[str, str],
             for source, part in zip(sources, english, strict=True)]
 
 
+def without_known(sources: Sequence[Source], model: BertForSequenceClassification,
+                  tokenizer: WordPieceTokenizer, share: float, seed: int,
+                  cache: Path) -> list[Source]:
+    """The sources without a share of the lines that the model answers as it should already: the
+    feeling with 90 %, or, where there is none, no feeling with more than 30 %."""
+    draw, kept = np.random.default_rng(seed), []
+    file = cache / f"{weights_mark(model)}.npz"
+    for source in sources:
+        if source.head != MAIN:
+            kept.append(source)
+            continue
+        answers = remembered(file, source.texts, lambda texts: torch.from_numpy(
+            logits_of(model, tokenizer, texts)).softmax(-1).numpy())
+        rows = np.arange(len(answers))
+        has_feeling = source.targets.max(axis=1) > 0.5
+        is_known = np.where(has_feeling, answers[rows, source.targets.argmax(axis=1)] > 0.9,
+                            answers.max(axis=1) < 0.3)
+        stays = rows[~(is_known & (draw.random(len(rows)) < share))]
+        kept.append(replace(
+            source, texts=[source.texts[row] for row in stays], targets=source.targets[stays],
+            weights=source.weights[stays],
+            vectors=None if source.vectors is None else source.vectors[stays]))
+        print(f"{len(rows) - len(stays):,} of {len(rows):,} lines are left out", flush=True)
+    return kept
+
+
 def finetune(settings: FinetuneConfig, start_from: Path, sources: Sequence[Source],
              dev: Sequence[LabelledLine], run: Path, out: Path,
              max_steps: int | None = None, teachers: Sequence[Path] = (),
@@ -260,6 +288,9 @@ def finetune(settings: FinetuneConfig, start_from: Path, sources: Sequence[Sourc
     if teachers:
         sources = processes.main_first(lambda: with_vectors(
             sources, renderings or {}, teachers, longest, run / "vectors"))
+    if settings.leave_out:
+        sources = processes.main_first(lambda: without_known(
+            sources, model, tokenizer, settings.leave_out, settings.seed, run / "known"))
     data = LabelledData(sources, tokenizer, settings.batch_tokens * processes.world_size,
                         settings.seed, longest, settings.vary, settings.resplit, settings.hide)
     torch.manual_seed(settings.seed)

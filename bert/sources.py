@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -237,27 +238,31 @@ class LabelledData:
         self.batch_tokens, self.seed, self.hidden = batch_tokens, seed, hidden
         self.lines = [Rewritten(source.texts, tokenizer, longest, varied, resplit)
                       for source in self.sources]
-        self.num_batches = len(self._plan(0))
+        self.plan = lru_cache(maxsize=1)(self._plan)
+        self.num_batches = len(self.plan(0))
 
-    def _plan(self, epoch: int) -> list[tuple[int, np.ndarray]]:
+    def _plan(self, epoch: int) -> list[tuple[Source, np.ndarray, list[list[int]]]]:
+        """All batches of an epoch: which lines of which source, and their pieces."""
         draw = np.random.default_rng([self.seed, epoch])
-        plan = [(number, chosen) for number, lines in enumerate(self.lines)
-                for chosen in batches_by_length(lines.lengths, self.batch_tokens, draw)]
-        draw.shuffle(plan)
-        return plan
+        plan = []
+        for source, lines in zip(self.sources, self.lines, strict=True):
+            rows, lengths = lines.read(draw)
+            plan += [(source, chosen, [rows[i] for i in chosen])
+                     for chosen in batches_by_length(lengths, self.batch_tokens, draw)]
+        order = draw.permutation(len(plan))
+        return [plan[i] for i in order]
 
     def batches(self, epoch: int, first: int) -> Iterator[tuple[int, int, LabelledBatch]]:
         while True:
-            plan = self._plan(epoch)
+            plan = self.plan(epoch)
             for number in range(first, len(plan)):
                 yield epoch, number, self._batch(*plan[number], np.random.default_rng(
                     [self.seed, epoch, number]))
             epoch, first = epoch + 1, 0
 
-    def _batch(self, number: int, chosen: np.ndarray,
+    def _batch(self, source: Source, chosen: np.ndarray, rows: list[list[int]],
                draw: np.random.Generator) -> LabelledBatch:
-        source = self.sources[number]
-        ids, is_token = self.lines[number].read(chosen, draw)
+        ids, is_token = self.tokenizer.frame(rows)
         if self.hidden:
             is_hidden = draw.random(ids.shape) < self.hidden
             ids[is_hidden & ~np.isin(ids, self.tokenizer.special_ids)] = self.tokenizer.mask_id

@@ -5,13 +5,14 @@ all-MiniLM-L6-v2, or a classifier, whose vector is the one its answer is read fr
 teacher is copied.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from bert.checkpoint import Checkpoint, load_checkpoint, replace_folder
 from bert.training import fingerprint
@@ -45,28 +46,35 @@ def teacher_vectors(teacher: Checkpoint, texts: Sequence[str], longest: int = 64
     return result
 
 
-def kept_vectors(teacher: Checkpoint, texts: Sequence[str], longest: int,
-                 cache: Path) -> np.ndarray:
-    """The teacher's vectors; those of lines it has read before come from the cache folder."""
-    weights = (value.numpy() for value in teacher.model.state_dict().values())
-    path = cache / f"{fingerprint(*weights, longest)}.npz"
+def remembered(path: Path, texts: Sequence[str],
+               read: Callable[[list[str]], np.ndarray]) -> np.ndarray:
+    """One row for each text; those of texts that were read before come from the file, which has a
+    folder to itself."""
     known: dict[str, np.ndarray] = {}
     if path.is_file():
         with np.load(path) as kept:
-            known = dict(zip(kept["lines"].tolist(), kept["vectors"], strict=True))
+            known = dict(zip(kept["lines"].tolist(), kept["rows"], strict=True))
     lines = [fingerprint(text) for text in texts]
     new = [i for i, line in enumerate(lines) if line not in known]
     if new:
-        vectors = teacher_vectors(teacher, [texts[i] for i in new], longest)
-        known.update(zip((lines[i] for i in new), vectors, strict=True))
-        replace_folder(cache, lambda fresh: np.savez(
-            fresh / path.name, lines=list(known), vectors=np.stack(list(known.values()))))
+        rows = read([texts[i] for i in new])
+        known.update(zip((lines[i] for i in new), rows, strict=True))
+        replace_folder(path.parent, lambda fresh: np.savez(
+            fresh / path.name, lines=list(known), rows=np.stack(list(known.values()))))
     return np.stack([known[line] for line in lines])
+
+
+def weights_mark(model: nn.Module) -> str:
+    """A short name for the weights of a model: other weights have another one."""
+    return fingerprint(*(value.cpu().numpy() for value in model.state_dict().values()))
 
 
 def vectors_side_by_side(teachers: Sequence[Path], texts: Sequence[str], longest: int,
                          cache: Path) -> np.ndarray:
     """What all teachers make of each text, (N, sum of their widths): rows of length one."""
-    parts = [kept_vectors(load_checkpoint(folder), texts, longest, cache / str(number))
-             for number, folder in enumerate(teachers)]
+    parts = []
+    for number, folder in enumerate(teachers):
+        teacher = load_checkpoint(folder)
+        file = cache / str(number) / f"{weights_mark(teacher.model)}-{longest}.npz"
+        parts.append(remembered(file, texts, partial(teacher_vectors, teacher, longest=longest)))
     return np.concatenate(parts, axis=1) / np.float16(np.sqrt(len(parts)))
