@@ -34,6 +34,7 @@ class Source:
     weights: np.ndarray   # (N,) float32
     is_exclusive: bool    # one class a line (softmax), or any number (yes/no each)
     vectors: np.ndarray | None = None  # (N, width) of teachers; zeros where they have none
+    is_own: bool = False  # written and labelled by us, not taken from a public set
 
 
 @dataclass(frozen=True)
