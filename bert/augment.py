@@ -3,7 +3,7 @@
 `refill` masks words and lets the pre-trained model fill them in again (with the shipped one it
 costs more than it gives, see the model card); `vary` changes how a line is written: a lost space, a
 typo, another case, a trailing ㅋㅋ; `Resplit` cuts its words into other pieces; `Rewritten` does
-both anew every time a line is read.
+both anew for every epoch.
 """
 
 from collections.abc import Sequence

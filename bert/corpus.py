@@ -12,8 +12,9 @@ may be larger than memory and a restart begins in seconds:
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import cycle, islice
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -182,3 +183,38 @@ def batches_by_length(lengths: np.ndarray, batch_tokens: int,
         begin = end
     draw.shuffle(batches)
     return batches
+
+
+class PlannedData:
+    """Examples whose batches are planned anew for every epoch; only one plan is kept.
+
+    Who sets `num_batches` gets as many in every epoch, so that a number of epochs is a number of
+    steps: a batch too many is left out, for one too few the first comes again.
+    """
+
+    num_batches: int | None = None
+    _epoch: int = -1
+    _planned: Sequence[Any] = ()
+
+    def plan(self, epoch: int) -> list[Any]:
+        """What `batch` needs to know about each batch of the epoch, in order."""
+        raise NotImplementedError
+
+    def batch(self, epoch: int, number: int) -> Any:
+        raise NotImplementedError
+
+    def planned(self, epoch: int) -> Sequence[Any]:
+        if epoch != self._epoch:
+            self._planned = ()  # the old plan goes before the new one is made
+            plan = self.plan(epoch)
+            self._planned = (plan if self.num_batches is None else
+                             list(islice(cycle(plan), self.num_batches)))
+            self._epoch = epoch
+        return self._planned
+
+    def batches(self, epoch: int, first: int) -> Iterator[tuple[int, int, Any]]:
+        """Epoch, number and batch, from batch `first` of an epoch on, for ever."""
+        while True:
+            for number in range(first, len(self.planned(epoch))):
+                yield epoch, number, self.batch(epoch, number)
+            epoch, first = epoch + 1, 0

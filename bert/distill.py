@@ -11,9 +11,8 @@ lines that of their English rendering (`korean<TAB>english`). No weight of a tea
 same pass.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +30,7 @@ from bert.checkpoint import (
     untrained,
 )
 from bert.config import Parser, add_options, described_call, option, read_options
-from bert.corpus import batches_by_length, read_text_lines
+from bert.corpus import PlannedData, batches_by_length, read_text_lines
 from bert.machine import tune_machine
 from bert.metrics import metrics_file
 from bert.model import BertForPreTraining, mlm_loss
@@ -91,7 +90,7 @@ class Student(nn.Module):
         self.from_mean = nn.Linear(model.config.hidden_size, width)
 
 
-class DistillData:
+class DistillData(PlannedData):
     """Lines with the teachers' vector of each, computed once and kept in the run folder."""
 
     def __init__(self, teachers: Sequence[Path], texts: list[str], meanings: list[str],
@@ -105,10 +104,9 @@ class DistillData:
         self.tokenizer = tokenizer
         self.lines = Rewritten(texts, tokenizer, settings.longest, settings.vary, settings.resplit)
         self.masking = Masking(tokenizer)
-        self.plan = lru_cache(maxsize=1)(self._plan)
-        self.num_batches = len(self.plan(0))
+        self.num_batches = len(self.planned(0))
 
-    def _plan(self, epoch: int) -> list[tuple[np.ndarray, list[list[int]]]]:
+    def plan(self, epoch: int) -> list[tuple[np.ndarray, list[list[int]]]]:
         """This process's part of every batch of an epoch: which lines, and their pieces."""
         draw = np.random.default_rng([self.settings.seed, epoch])
         tokens = self.settings.batch_tokens * self.processes.world_size
@@ -118,16 +116,9 @@ class DistillData:
                  if len(chosen) >= self.processes.world_size]
         return [(chosen, [rows[i] for i in chosen]) for chosen in parts]
 
-    def batches(self, epoch: int, first: int) -> Iterator[tuple[int, int, DistillBatch]]:
-        while True:
-            plan = self.plan(epoch)
-            for number in range(first, len(plan)):
-                yield epoch, number, self._batch(*plan[number], np.random.default_rng(
-                    [self.settings.seed, epoch, 2, number]))
-            epoch, first = epoch + 1, 0
-
-    def _batch(self, chosen: np.ndarray, rows: list[list[int]],
-               draw: np.random.Generator) -> DistillBatch:
+    def batch(self, epoch: int, number: int) -> DistillBatch:
+        chosen, rows = self.planned(epoch)[number]
+        draw = np.random.default_rng([self.settings.seed, epoch, 2, number])
         ids, is_token = self.tokenizer.frame(rows)
         vectors = self.vectors[self.meaning[chosen]].astype(np.float32)
         if not self.settings.mask_rate:

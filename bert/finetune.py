@@ -11,9 +11,10 @@ one feeling train the ten classes as well, and so do the lines of --found-in fil
 has labels for. --taught files are the answers of another model (made by `bert.predict --input FILE
 --json`), learned as they are and mixed into the labels; of --teacher folders the sentence vectors
 of English lines, and of Korean ones through their rendering, are learned in the same pass by a head
-that is thrown away, too. The weights of the best epoch on dev are kept; the temperature fitted on
-dev is folded into the classifier, the confidence threshold into the config. Interrupted at any
-moment, the same command goes on from the last save.
+that is thrown away, too. --leave-out skips most of our lines that --start-from knows already. The
+weights of the best epoch on dev are kept; the temperature fitted on dev is folded into the
+classifier, the confidence threshold into the config. Interrupted at any moment, the same command
+goes on from the last save.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,6 +30,7 @@ from torch import nn
 from bert.augment import refill
 from bert.checkpoint import (
     TOKENIZER,
+    Checkpoint,
     check_replaceable,
     load_checkpoint,
     save_checkpoint,
@@ -110,6 +112,9 @@ class FinetuneConfig(LoopConfig):
         self.check("a share from 0 to 1", lambda share: 0 <= share <= 1, "dropout",
                    "label_smoothing", "vary", "resplit", "hide", "teacher_share",
                    "mapped_teacher_share", "leave_out", "keep_feeling")
+        if self.leave_out and (self.balance or self.augment):
+            raise ValueError("--leave-out goes neither with --balance, whose counts it changes, "
+                             "nor with --augment, of whose copies it would keep the worst")
 
 
 # ---------------------------------------------------------------------------------- learning
@@ -213,6 +218,10 @@ def set_threshold(model: BertForSequenceClassification, logits: np.ndarray,
     model.config = replace(model.config, confidence_threshold=round(threshold, 4))
 
 
+def knows_our_classes(start: Checkpoint) -> bool:
+    return start.has_classifier and start.config.id2label == KEYS
+
+
 def starting_point(folder: Path, settings: FinetuneConfig,
                    ) -> tuple[BertForSequenceClassification, WordPieceTokenizer]:
     """A classifier whose BERT comes from a checkpoint of any kind; its head is new unless the
@@ -225,7 +234,7 @@ def starting_point(folder: Path, settings: FinetuneConfig,
     model = untrained(config, BertForSequenceClassification, settings.seed)
     bert = getattr(start.model, "bert", start.model)
     model.bert.load_state_dict(bert.state_dict())
-    if start.has_classifier and start.config.id2label == KEYS:
+    if knows_our_classes(start):
         model.classifier.load_state_dict(start.model.classifier.state_dict())
     if settings.freeze:
         model.bert.embeddings.requires_grad_(False)
@@ -255,10 +264,10 @@ def without_known(sources: Sequence[Source], model: BertForSequenceClassificatio
     """The sources without a share of those of our lines that the model answers as it should
     already: the feeling with 90 %, or, where there is none, no feeling with more than 30 %.
     Public lines all stay: among those it gets wrong are too many wrong labels."""
-    draw, kept = np.random.default_rng(seed), []
+    draw, kept = np.random.default_rng([seed, 0, 3]), []
     file = cache / f"{weights_mark(model)}.npz"
     for source in sources:
-        if not source.is_own:
+        if not source.is_own or not source.texts:
             kept.append(source)
             continue
         answers = remembered(file, source.texts, lambda texts: torch.from_numpy(
@@ -290,6 +299,9 @@ def finetune(settings: FinetuneConfig, start_from: Path, sources: Sequence[Sourc
         sources = processes.main_first(lambda: with_vectors(
             sources, renderings or {}, teachers, longest, run / "vectors"))
     if settings.leave_out:
+        if not knows_our_classes(load_checkpoint(start_from)):
+            raise ValueError(f"--leave-out asks --start-from what it knows, and {start_from} has "
+                             "not learned our ten classes: give a checkpoint of bert.finetune")
         sources = processes.main_first(lambda: without_known(
             sources, model, tokenizer, settings.leave_out, settings.seed, run / "known"))
     data = LabelledData(sources, tokenizer, settings.batch_tokens * processes.world_size,

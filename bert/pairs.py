@@ -4,12 +4,11 @@ Everything is drawn from (seed, epoch, batch), never from a running state, so th
 made again after an interruption and every epoch masks afresh.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from bert.corpus import TokenCorpus, batches_by_length
+from bert.corpus import PlannedData, TokenCorpus, batches_by_length
 from bert.tokenizer import WordPieceTokenizer
 
 FOLLOWS, RANDOM, NOT_A_PAIR = 0, 1, -100
@@ -171,7 +170,7 @@ class Masking:
 
 
 @dataclass
-class PretrainData:
+class PretrainData(PlannedData):
     """All batches of a run; `batch(epoch, number)` is the same whenever it is asked for."""
 
     corpus: TokenCorpus
@@ -184,27 +183,15 @@ class PretrainData:
 
     def __post_init__(self) -> None:
         self._masking = Masking(self.tokenizer)
-        self._epoch, self._examples, self._batches = -1, None, []
+        self._examples: Examples | None = None
 
-    def open_epoch(self, epoch: int) -> int:
-        """Plan an epoch if it is not the open one; returns its number of batches."""
-        if epoch != self._epoch:
-            self._examples = plan_epoch(self.corpus, self.max_length, self.seed, epoch)
-            draw = np.random.default_rng([self.seed, epoch, 1])
-            self._batches = batches_by_length(self._examples.lengths(), self.batch_tokens, draw)
-            self._epoch = epoch
-        return len(self._batches)
-
-    def batches(self, epoch: int, first: int) -> Iterator[tuple[int, int, PretrainBatch]]:
-        """Epoch, number and batch, from batch `first` of an epoch on, for ever."""
-        while True:
-            for number in range(first, self.open_epoch(epoch)):
-                yield epoch, number, self.batch(epoch, number)
-            epoch, first = epoch + 1, 0
+    def plan(self, epoch: int) -> list[np.ndarray]:
+        self._examples = plan_epoch(self.corpus, self.max_length, self.seed, epoch)
+        draw = np.random.default_rng([self.seed, epoch, 1])
+        return batches_by_length(self._examples.lengths(), self.batch_tokens, draw)
 
     def batch(self, epoch: int, number: int) -> PretrainBatch:
-        self.open_epoch(epoch)
-        chosen = self._batches[number]
+        chosen = self.planned(epoch)[number]
         draw = np.random.default_rng([self.seed, epoch, 2, number])
         ids, segment_ids, is_token = assemble(self.corpus, self._examples, chosen, self.tokenizer)
         masked, is_masked = self._masking(ids, is_token, draw, self.mask_rate, self.whole_word)

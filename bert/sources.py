@@ -7,16 +7,21 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 
 from bert.augment import Rewritten
 from bert.config import Parser
-from bert.corpus import LabelledLine, batches_by_length, read_table, read_text_lines
+from bert.corpus import (
+    LabelledLine,
+    PlannedData,
+    batches_by_length,
+    read_table,
+    read_text_lines,
+)
 from bert.labels import KEYS, NONE
 from bert.tokenizer import WordPieceTokenizer
 
@@ -34,7 +39,7 @@ class Source:
     weights: np.ndarray   # (N,) float32
     is_exclusive: bool    # one class a line (softmax), or any number (yes/no each)
     vectors: np.ndarray | None = None  # (N, width) of teachers; zeros where they have none
-    is_own: bool = False  # written and labelled by us, not taken from a public set
+    is_own: bool = False  # our lines and their renderings, whose labels are sure
 
 
 @dataclass(frozen=True)
@@ -227,7 +232,7 @@ def rendered_lines(lines: Sequence[LabelledLine],
 # ---------------------------------------------------------------------------------- batches
 
 
-class LabelledData:
+class LabelledData(PlannedData):
     """The batches of all sources, mixed; each batch is of one source. Drawn anew in every epoch, a
     share of the lines is written a little differently (`vary`), a share of the pieces cut in two
     (`Resplit`) and a share hidden behind [MASK]."""
@@ -239,10 +244,9 @@ class LabelledData:
         self.batch_tokens, self.seed, self.hidden = batch_tokens, seed, hidden
         self.lines = [Rewritten(source.texts, tokenizer, longest, varied, resplit)
                       for source in self.sources]
-        self.plan = lru_cache(maxsize=1)(self._plan)
-        self.num_batches = len(self.plan(0))
+        self.num_batches = len(self.planned(0))
 
-    def _plan(self, epoch: int) -> list[tuple[Source, np.ndarray, list[list[int]]]]:
+    def plan(self, epoch: int) -> list[tuple[Source, np.ndarray, list[list[int]]]]:
         """All batches of an epoch: which lines of which source, and their pieces."""
         draw = np.random.default_rng([self.seed, epoch])
         plan = []
@@ -253,16 +257,9 @@ class LabelledData:
         order = draw.permutation(len(plan))
         return [plan[i] for i in order]
 
-    def batches(self, epoch: int, first: int) -> Iterator[tuple[int, int, LabelledBatch]]:
-        while True:
-            plan = self.plan(epoch)
-            for number in range(first, len(plan)):
-                yield epoch, number, self._batch(*plan[number], np.random.default_rng(
-                    [self.seed, epoch, number]))
-            epoch, first = epoch + 1, 0
-
-    def _batch(self, source: Source, chosen: np.ndarray, rows: list[list[int]],
-               draw: np.random.Generator) -> LabelledBatch:
+    def batch(self, epoch: int, number: int) -> LabelledBatch:
+        source, chosen, rows = self.planned(epoch)[number]
+        draw = np.random.default_rng([self.seed, epoch, 2, number])
         ids, is_token = self.tokenizer.frame(rows)
         if self.hidden:
             is_hidden = draw.random(ids.shape) < self.hidden

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -99,7 +100,7 @@ def test_one_batch_can_be_memorised_by_both_tasks(files, tmp_path):
     tokenizer = WordPieceTokenizer.load(files / "tokenizer" / "tokenizer.json")
     corpus = TokenCorpus.prepare(tmp_path / "tokens", tokenizer, [files / "documents.txt"], [])
     data = PretrainData(corpus, tokenizer, 24, 256, 0.15, False, seed=0)
-    batch = max((data.batch(0, i) for i in range(data.open_epoch(0))),
+    batch = max((data.batch(0, i) for i in range(len(data.planned(0)))),
                 key=lambda batch: ({0, 1} <= set(batch.nsp_targets), len(batch.ids)))
     assert set(batch.nsp_targets) >= {0, 1}
     model = untrained(BertConfig(
@@ -432,7 +433,7 @@ def test_words_cut_into_other_pieces_are_still_the_same_words(tokenizer, texts):
     assert tokenizer.unk_id not in {i for way in ways for i in way}
 
 
-def test_lines_are_written_anew_whenever_they_are_read(tokenizer, texts):
+def test_lines_are_written_anew_for_every_epoch(tokenizer, texts):
     plain = Rewritten(texts, tokenizer, 64, 0.0, 0.0)
     assert all(plain.read(np.random.default_rng(i))[0] == tokenizer.encode_ids(texts)
                for i in range(5))
@@ -725,19 +726,57 @@ def test_a_share_of_our_lines_that_the_start_is_sure_of_is_left_out(files, tmp_p
              for label in ("joy", "anger", NONE) for kind in ("clear", "dim")]
     monkeypatch.setattr(finetune, "logits_of", lambda model, tokenizer, texts: np.array(
         [9.0 * joy * ("clear" in text) for text in texts], dtype=np.float32))
-    public = sources.emotion_source(lines, 0.05)
-    untouched, kept = finetune.without_known([public, replace(public, is_own=True)], model,
-                                             tokenizer, 0.8, 0, tmp_path / "known")
+    number = np.arange(len(lines), dtype=np.float32)  # marks each line's own weight and vector
+    public = replace(sources.emotion_source(lines, 0.05), weights=number, vectors=number[:, None])
+    own = replace(public, is_own=True)
+    untouched, kept = finetune.without_known([public, own], model, tokenizer, 0.8, 0,
+                                             tmp_path / "known")
     assert untouched is public
     counts = Counter(" ".join(text.split()[:2]) for text in kept.texts)
     # Sure and right, or flat where no feeling is: the rest are lines to learn from.
-    left_out = {"clear joy", f"dim {NONE}"}
-    assert all(counts[kind] == 100 for kind in counts if kind not in left_out)
-    assert all(5 < counts[kind] < 40 for kind in left_out)
-    label_of = {line.text: line.label for line in lines}
-    assert all(KEYS[target.argmax()] == label_of[text]
-               for text, target in zip(kept.texts, kept.targets, strict=True)
-               if label_of[text] != NONE)
+    assert 5 < counts["clear joy"] < 40 and 5 < counts[f"dim {NONE}"] < 40
+    assert all(counts[kind] == 100 for kind in ("dim joy", "clear anger", "dim anger",
+                                                f"clear {NONE}"))
+    assert [lines[int(i)].text for i in kept.weights] == kept.texts
+    assert np.array_equal(kept.vectors[:, 0], kept.weights)
+    assert np.array_equal(kept.targets, public.targets[kept.weights.astype(int)])
+    monkeypatch.delattr(finetune, "logits_of")  # a run that goes on asks nothing again
+    again = finetune.without_known([own], model, tokenizer, 0.8, 0, tmp_path / "known")[0]
+    assert again.texts == kept.texts
+
+
+def test_only_a_start_that_knows_the_classes_can_leave_lines_out(files, tmp_path, capsys):
+    start = small_start(files, tmp_path / "start")
+    call = ["--train", str(files / "train.tsv"), "--epochs", "2", "--leave-out", "0.8"]
+    with pytest.raises(SystemExit):
+        finetune.main([*call, "--start-from", str(start), "--run-dir", str(tmp_path / "run"),
+                       "--out", str(tmp_path / "out")])
+    assert "has not learned our ten classes" in capsys.readouterr().err
+    finetune.main([*call[:-2], "--start-from", str(start), "--run-dir", str(tmp_path / "first"),
+                   "--out", str(tmp_path / "taught")])
+    mapped = ["--mapped", str(files / "set.train.tsv"), "--label-map", str(files / "map.tsv")]
+    finetune.main([*call, *mapped, "--start-from", str(tmp_path / "taught"), "--run-dir",
+                   str(tmp_path / "second"), "--out", str(tmp_path / "out")])
+    assert capsys.readouterr().out.count("lines are left out") == 1  # ours, not the mapped ones
+
+
+def test_every_epoch_has_as_many_batches_and_can_be_entered_anywhere(tokenizer, texts):
+    source = sources.emotion_source([finetune.LabelledLine("joy", "ko", "easy", "", text)
+                                     for text in texts] * 60)
+
+    def data():
+        return sources.LabelledData([source], tokenizer, 96, 0, varied=0.9, resplit=0.3,
+                                    hidden=0.2)
+
+    whole = data()
+    drawn = list(islice(whole.batches(0, 0), 4 * whole.num_batches))
+    assert [epoch for epoch, _, _ in drawn] == sorted([0, 1, 2, 3] * whole.num_batches)
+    assert len({len(whole.plan(epoch)) for epoch in range(8)}) > 1  # they do differ by themselves
+    late = list(islice(data().batches(2, 5), whole.num_batches))
+    for (epoch, number, batch), expected in zip(late, drawn[2 * whole.num_batches + 5:],
+                                                strict=False):
+        assert (epoch, number) == expected[:2]
+        assert np.array_equal(batch.ids, expected[2].ids)
 
 
 def test_a_classifier_teaches_the_vector_it_decides_by(files, tmp_path):
