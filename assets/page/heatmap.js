@@ -37,7 +37,7 @@ export class Heatmap {
     this.titleRoom = 18;
     this.left = this.titleRoom + widest + 2 * MARGIN;
     const guess = (Math.min(width, height) - this.left) / size;
-    this.slanted = guess >= 15;
+    this.slanted = guess >= 18; // closer together, slanted labels would touch
     const rise = this.slanted ? 0.72 * widest + 10 : widest;
     this.top = this.titleRoom + rise + MARGIN;
     this.right = this.slanted ? overhang(measure, tokens, guess, widest) : 2;
