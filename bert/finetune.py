@@ -293,15 +293,15 @@ def finetune(settings: FinetuneConfig, start_from: Path, sources: Sequence[Sourc
     check_max_steps(max_steps)
     processes = Processes.join()
     check_replaceable(out, TOKENIZER)
+    if settings.leave_out and not knows_our_classes(load_checkpoint(start_from)):
+        raise ValueError(f"--leave-out asks --start-from what it knows, and {start_from} has "
+                         "not learned our ten classes: give a checkpoint of bert.finetune")
     model, tokenizer = starting_point(start_from, settings)
     longest = min(settings.longest, model.config.max_position_embeddings)
     if teachers:
         sources = processes.main_first(lambda: with_vectors(
             sources, renderings or {}, teachers, longest, run / "vectors"))
     if settings.leave_out:
-        if not knows_our_classes(load_checkpoint(start_from)):
-            raise ValueError(f"--leave-out asks --start-from what it knows, and {start_from} has "
-                             "not learned our ten classes: give a checkpoint of bert.finetune")
         sources = processes.main_first(lambda: without_known(
             sources, model, tokenizer, settings.leave_out, settings.seed, run / "known"))
     data = LabelledData(sources, tokenizer, settings.batch_tokens * processes.world_size,
