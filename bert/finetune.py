@@ -51,6 +51,7 @@ from bert.sources import (
     auxiliary_source,
     emotion_source,
     in_english,
+    joint_answers,
     mapped_lines,
     read_answers,
     read_label_map,
@@ -424,9 +425,9 @@ def read_sources(arguments, settings: FinetuneConfig,
             if arguments.readings else [])
     known |= {line.text for line in [*public, *read]}
     public, read = (spoken_in(arguments.languages, lines) for lines in (public, read))
-    answers = {text: answer for path in arguments.taught
-               for text, answer in read_answers(path).items()}
-    answers |= {korean: answers[english] for korean, english in pairs if english in answers}
+    answers = joint_answers([read_answers(path) for path in arguments.taught])
+    answers = joint_answers([answers, {korean: answers[english] for korean, english in pairs
+                                       if english in answers}])
     sources = [auxiliary_source(path, settings.auxiliary_weight) for path in arguments.auxiliary]
     heads = [MAIN, *(source.head for source in sources)]
     for path, source in zip(arguments.auxiliary, sources, strict=True):

@@ -201,6 +201,22 @@ def read_answers(path: Path) -> dict[str, np.ndarray]:
     return answers
 
 
+def joint_answers(teachers: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """One answer for every text that any of the teachers knows: the geometric mean of theirs, in
+    which one that is sure of what it is *not* is heard."""
+    together: dict[str, list[np.ndarray]] = {}
+    for answers in teachers:
+        for text, answer in answers.items():
+            together.setdefault(text, []).append(answer)
+    return {text: answers[0] if len(answers) == 1 else geometric_mean(answers)
+            for text, answers in together.items()}
+
+
+def geometric_mean(answers: Sequence[np.ndarray]) -> np.ndarray:
+    mean = np.exp(np.mean(np.log(np.maximum(answers, 1e-4)), axis=0))
+    return (mean / mean.sum()).astype(np.float32)
+
+
 def read_parallel(path: Path) -> tuple[list[str], list[str]]:
     """Korean lines and their English renderings."""
     korean, english = [], []

@@ -396,6 +396,42 @@ def test_a_teacher_s_answers_are_mixed_into_labels_and_learned_where_there_are_n
         sources.read_answers(answers)
 
 
+def test_of_several_teachers_each_has_a_say_in_every_class():
+    sure, torn = np.full((2, 10), 0.01, dtype=np.float32)
+    sure[2], torn[[2, 5]] = 0.91, 0.46
+    joint = sources.joint_answers([{"both": sure, "one": sure}, {"both": torn, "other": torn}])
+    assert np.array_equal(joint["one"], sure) and np.array_equal(joint["other"], torn)
+    assert joint["both"].sum() == pytest.approx(1.0)
+    assert joint["both"][2] / joint["both"][5] == pytest.approx(np.sqrt(91.0), rel=1e-4)
+    never = np.eye(10, dtype=np.float32)[0]
+    answer = sources.joint_answers([{"x": never}, {"x": sure}])["x"]
+    assert np.isfinite(answer).all() and answer.argmax() in (0, 2)
+
+
+def test_the_linear_teacher_answers_each_line_without_having_seen_it(files, tmp_path):
+    happy = [f"so happy about day {number}" for number in range(30)]
+    angry = [f"so angry about day {number}" for number in range(30)]
+    lines = [baseline.LabelledLine(label, "en", "easy", "", text)
+             for label, texts in (("joy", happy), ("anger", angry)) for text in texts]
+    odd = baseline.LabelledLine("sadness", "en", "easy", "", "happy happy rain")
+    answers = baseline.answers_of_strangers([*lines, odd], ["happy to be here", happy[0]], 3, 0)
+    assert answers.keys() == {*happy, *angry, odd.text, "happy to be here"}
+    assert all(row.sum() == pytest.approx(1.0, abs=1e-5) for row in answers.values())
+    assert {KEYS[answers[text].argmax()] for text in [*happy, "happy to be here"]} == {"joy"}
+    assert answers[odd.text][KEYS.index("sadness")] == 0.0  # its fold had no such line
+    assert KEYS[answers[odd.text].argmax()] == "joy"
+
+
+def test_the_linear_teacher_s_answers_can_be_learned(files, tmp_path):
+    start, answers = small_start(files, tmp_path / "start"), tmp_path / "answers.jsonl"
+    baseline.main(["--train", str(files / "train.tsv"), "--answers", str(answers), "--folds", "2",
+                   "--unlabelled", str(files / "set.train.tsv")])
+    assert {"so happy today", *LINES["joy"]} <= sources.read_answers(answers).keys()
+    finetune.main(["--start-from", str(start), "--taught", str(answers), "--run-dir",
+                   str(tmp_path / "run"), "--out", str(tmp_path / "out"), "--max-steps", "1"])
+    assert load_checkpoint(tmp_path / "out").has_classifier
+
+
 def test_fine_tuning_learns_from_a_teacher_through_renderings(files, tmp_path):
     start = small_start(files, tmp_path / "start")
     probabilities = {key: 0.91 if key == "anger" else 0.01 for key in KEYS}
@@ -915,6 +951,9 @@ def test_the_last_weights_of_a_run_are_kept_beside_the_best(files, tmp_path):
     (distill, ["--teacher", "t", "--start-from", "x", "--run-dir", "r", "--out", "o",
                "--longest", "1"], "--longest is 1"),
     (baseline, ["--checkpoint", "nowhere"], "nowhere is not there"),
+    (baseline, ["--train", "--answers", "a.jsonl"], "nothing to learn from"),
+    (baseline, ["--answers", "a.jsonl", "--folds", "1"], "--folds must be at least 2, not 1"),
+    (baseline, ["--mapped", "x"], "--label-map"),
     (evaluate, ["--data", "gone.tsv"], "gone.tsv is not there"),
     (evaluate, ["--public", "x"], "--label-map"),
     (evaluate, ["--ablation", "a/last", "ko", "--ablation", "b/last"],
