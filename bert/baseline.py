@@ -1,6 +1,6 @@
 """The linear model to beat: TF-IDF of character and word n-grams, logistic regression.
 
-    python -m bert.baseline --train assets/data/train.tsv --test assets/data/test.tsv
+    python -m bert.baseline --train assets/data/train*.tsv --test assets/data/test.tsv
 
 Prints accuracy by language and level, and the learning curve at 1/8, 1/4, 1/2 and all of the lines.
 With --answers it teaches instead: it writes what it makes of every line it learned from, read by a
@@ -93,7 +93,8 @@ def with_feeling(lines: Sequence[LabelledLine]) -> list[LabelledLine]:
 def build_parser() -> Parser:
     parser = Parser(prog="bert.baseline", description=__doc__.split("\n")[0])
     parser.add_argument("--train", type=Path, nargs="*", metavar="FILE",
-                        default=[Path("assets/data/train.tsv")])
+                        default=sorted(Path("assets/data").glob("train*.tsv")),
+                        help="labelled lines (default: assets/data/train*.tsv)")
     parser.add_argument("--test", type=Path, default=Path("assets/data/test.tsv"))
     parser.add_argument("--more", type=Path, nargs="*", default=[], metavar="FILE",
                         help="further lines to score the last model on")

@@ -1,6 +1,6 @@
 """Fine-tune BERT on labelled lines: ten feelings, and any number of other label sets on the side.
 
-    python -m bert.finetune --start-from checkpoints/pretrained --train assets/data/train.tsv \\
+    python -m bert.finetune --start-from checkpoints/pretrained --train assets/data/train*.tsv \\
         --dev assets/data/dev.tsv --run-dir runs/finetune --out checkpoints/emotion
 
 --train and --dev have the columns label, lang, level, pair, text; lines labelled `none` pull

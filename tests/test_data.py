@@ -25,7 +25,8 @@ HANGUL, LATIN = re.compile(r"[가-힣ㄱ-ㅎㅏ-ㅣ]"), re.compile(r"[A-Za-z]")
 
 @pytest.fixture(scope="module")
 def splits() -> dict[str, list[LabelledLine]]:
-    return {split: read_labelled(DATA / f"{split}.tsv") for split in SPLITS}
+    return {split: [line for path in sorted(DATA.glob(f"{split}*.tsv"))
+                    for line in read_labelled(path)] for split in SPLITS}
 
 
 @pytest.fixture(scope="module")
