@@ -8,26 +8,25 @@ model that has not seen the line, in the form that `bert.finetune --taught` read
 scikit-learn, which the app itself does not.
 """
 
-import json
 import random
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bert.config import Parser, described_call
-from bert.corpus import LabelledLine, read_labelled, read_text_lines
+from bert.corpus import LabelledLine, read_first_column, read_labelled
 from bert.labels import KEYS, NONE
 from bert.metrics import accuracy_by_level, checksum, levels_row, write_metrics
 from bert.sources import (
     add_readings,
-    mapped_lines,
-    read_label_map,
-    read_parallel,
+    read_mapped,
+    read_pairs,
     read_readings,
     rendered_lines,
+    write_answers,
 )
 
 SHARES = (0.125, 0.25, 0.5, 1.0)
@@ -79,13 +78,6 @@ def answers_of_strangers(lines: Sequence[LabelledLine], unlabelled: Sequence[str
     return answers
 
 
-def write_answers(path: Path, answers: Mapping[str, np.ndarray]) -> None:
-    """In the form of `bert.predict --input FILE --json`."""
-    rows = [json.dumps({"text": text, "probabilities": dict(zip(KEYS, row.tolist(), strict=True))},
-                       ensure_ascii=False) for text, row in answers.items()]
-    path.write_text("\n".join(rows) + "\n", encoding="utf-8")
-
-
 def with_feeling(lines: Sequence[LabelledLine]) -> list[LabelledLine]:
     return [line for line in lines if line.label != NONE]
 
@@ -121,15 +113,10 @@ def build_parser() -> Parser:
 
 def read_train(arguments) -> list[LabelledLine]:
     """The lines with a feeling of every file of the call, in random order."""
-    if arguments.mapped and arguments.label_map is None:
-        raise ValueError("--mapped needs --label-map")
+    public = read_mapped(arguments.mapped, arguments.label_map, arguments.partly_mapped)
     train = with_feeling([line for path in arguments.train for line in read_labelled(path)])
-    train += rendered_lines(train, [pair for path in arguments.parallel
-                                    for pair in zip(*read_parallel(path), strict=True)])
-    if arguments.mapped:
-        label_map = read_label_map(arguments.label_map)
-        train += [line for path in arguments.mapped
-                  for line in mapped_lines(path, label_map, arguments.partly_mapped)]
+    train += rendered_lines(train, read_pairs(arguments.parallel))
+    train += public
     if arguments.readings:
         train += [line for line in read_readings(arguments.readings, arguments.found_in, "train")
                   if line.label in KEYS]
@@ -145,8 +132,7 @@ def teach(arguments) -> None:
     if arguments.folds < 2:
         raise ValueError(f"--folds must be at least 2, not {arguments.folds}: a line is read by a "
                          "model that has not seen it")
-    unlabelled = [text for path in arguments.unlabelled for line in read_text_lines(path)
-                  if (text := line.partition("\t")[0].strip())]
+    unlabelled = [text for path in arguments.unlabelled for text in read_first_column(path)]
     write_answers(arguments.answers, answers_of_strangers(
         read_train(arguments), unlabelled, arguments.folds, arguments.seed))
 

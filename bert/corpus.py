@@ -47,6 +47,13 @@ def read_text_lines(path: Path) -> Iterator[str]:
                                  ) from None
 
 
+def read_first_column(path: Path) -> Iterator[str]:
+    """The texts of a file with one a line; of a tab-separated one its first column."""
+    for line in read_text_lines(path):
+        if text := line.partition("\t")[0].strip():
+            yield text
+
+
 def read_table(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
     """The rows of a tab-separated file with this header, each with the number of its line. Nothing
     is quoted: what stands between two tabs is the value."""

@@ -30,7 +30,7 @@ from bert.checkpoint import (
     untrained,
 )
 from bert.config import Parser, add_options, described_call, option, read_options
-from bert.corpus import PlannedData, batches_by_length, read_text_lines
+from bert.corpus import PlannedData, batches_by_length, read_first_column
 from bert.machine import tune_machine
 from bert.metrics import metrics_file
 from bert.model import BertForPreTraining, mlm_loss
@@ -184,10 +184,9 @@ def distill(arguments) -> None:
     check_max_steps(arguments.max_steps)
     texts, meanings = [], []
     for path in arguments.english:
-        for line in read_text_lines(path):
-            if text := line.split("\t")[0].strip():
-                texts.append(text)
-                meanings.append(text)
+        english = list(read_first_column(path))
+        texts += english
+        meanings += english
     for path in arguments.parallel:
         korean, english = read_parallel(path)
         texts += korean

@@ -52,10 +52,9 @@ from bert.sources import (
     emotion_source,
     in_english,
     joint_answers,
-    mapped_lines,
     read_answers,
-    read_label_map,
-    read_parallel,
+    read_mapped,
+    read_pairs,
     read_readings,
     rendered_lines,
     taught_source,
@@ -228,6 +227,9 @@ def starting_point(folder: Path, settings: FinetuneConfig,
     """A classifier whose BERT comes from a checkpoint of any kind; its head is new unless the
     checkpoint has one for the same classes."""
     start = load_checkpoint(folder)
+    if settings.leave_out and not knows_our_classes(start):
+        raise ValueError(f"--leave-out asks --start-from what it knows, and {folder} has not "
+                         "learned our ten classes: give a checkpoint of bert.finetune")
     # Attention keeps all its weights: with dropout the fused kernel cannot be used, and every step
     # takes a sixth longer.
     config = replace(start.config, id2label=KEYS, hidden_dropout_prob=settings.dropout,
@@ -294,9 +296,6 @@ def finetune(settings: FinetuneConfig, start_from: Path, sources: Sequence[Sourc
     check_max_steps(max_steps)
     processes = Processes.join()
     check_replaceable(out, TOKENIZER)
-    if settings.leave_out and not knows_our_classes(load_checkpoint(start_from)):
-        raise ValueError(f"--leave-out asks --start-from what it knows, and {start_from} has "
-                         "not learned our ten classes: give a checkpoint of bert.finetune")
     model, tokenizer = starting_point(start_from, settings)
     longest = min(settings.longest, model.config.max_position_embeddings)
     if teachers:
@@ -416,11 +415,7 @@ def read_sources(arguments, settings: FinetuneConfig,
         filler = load_checkpoint(arguments.augment_with)
         own += [line for copy in range(settings.augment)
                 for line in refill(own, filler, seed=settings.seed + copy)]
-    if arguments.mapped and arguments.label_map is None:
-        raise ValueError("--mapped needs --label-map")
-    label_map = read_label_map(arguments.label_map) if arguments.mapped else {}
-    public = [line for path in arguments.mapped
-              for line in mapped_lines(path, label_map, settings.partly_mapped)]
+    public = read_mapped(arguments.mapped, arguments.label_map, settings.partly_mapped)
     read = (read_readings(arguments.readings, arguments.found_in, "train")
             if arguments.readings else [])
     known |= {line.text for line in [*public, *read]}
@@ -464,8 +459,7 @@ def main(argv: Sequence[str] | None = None) -> None:
                         [line for path in arguments.dev for line in read_labelled(path)])
         if arguments.dev and not dev:
             raise ValueError(f"--dev has no line in {', '.join(arguments.languages)}")
-        pairs = [pair for path in arguments.parallel
-                 for pair in zip(*read_parallel(path), strict=True)]
+        pairs = read_pairs(arguments.parallel)
         finetune(settings, arguments.start_from, read_sources(arguments, settings, pairs), dev,
                  arguments.run_dir, arguments.out, arguments.max_steps, arguments.teacher,
                  dict(pairs))

@@ -19,6 +19,7 @@ from bert.corpus import (
     LabelledLine,
     PlannedData,
     batches_by_length,
+    read_first_column,
     read_table,
     read_text_lines,
 )
@@ -154,6 +155,16 @@ def mapped_lines(path: Path, label_map: Mapping[tuple[str, str], str],
     return lines
 
 
+def read_mapped(paths: Sequence[Path], map_path: Path | None, partly: bool) -> list[LabelledLine]:
+    """The lines of all --mapped files that --label-map knows."""
+    if not paths:
+        return []
+    if map_path is None:
+        raise ValueError("--mapped needs --label-map")
+    label_map = read_label_map(map_path)
+    return [line for path in paths for line in mapped_lines(path, label_map, partly)]
+
+
 def line_mark(text: str) -> str:
     """What a line is known by where it may not be kept: the start of its SHA-256."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -177,8 +188,7 @@ def read_readings(path: Path, found_in: Sequence[Path], split: str) -> list[Labe
         raise ValueError(f"{path}: {sorted(unknown)[0]!r} is none of our classes")
     lines: dict[str, LabelledLine] = {}
     for file in found_in:
-        for row in read_text_lines(file):
-            text = row.partition("\t")[0].strip()
+        for text in read_first_column(file):
             if label := labels.get(line_mark(text)):
                 lines[text] = LabelledLine(label, file.name[:2], "easy", "", text)
     if not lines:
@@ -199,6 +209,13 @@ def read_answers(path: Path) -> dict[str, np.ndarray]:
             raise ValueError(f"{path}, line {number}: expected an answer of bert.predict --json "
                              "about our ten classes") from None
     return answers
+
+
+def write_answers(path: Path, answers: Mapping[str, np.ndarray]) -> None:
+    """In the form that `read_answers` reads."""
+    rows = [json.dumps({"text": text, "probabilities": dict(zip(KEYS, row.tolist(), strict=True))},
+                       ensure_ascii=False) for text, row in answers.items()]
+    path.write_text("\n".join(rows) + "\n", encoding="utf-8")
 
 
 def joint_answers(teachers: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
@@ -228,6 +245,11 @@ def read_parallel(path: Path) -> tuple[list[str], list[str]]:
             korean.append(parts[0])
             english.append(parts[1])
     return korean, english
+
+
+def read_pairs(paths: Sequence[Path]) -> list[tuple[str, str]]:
+    """The (korean, english) pairs of all --parallel files."""
+    return [pair for path in paths for pair in zip(*read_parallel(path), strict=True)]
 
 
 def in_english(text: str, renderings: Mapping[str, str]) -> str:

@@ -405,10 +405,10 @@ def test_of_several_teachers_each_has_a_say_in_every_class():
     assert joint["both"][2] / joint["both"][5] == pytest.approx(np.sqrt(91.0), rel=1e-4)
     never = np.eye(10, dtype=np.float32)[0]
     answer = sources.joint_answers([{"x": never}, {"x": sure}])["x"]
-    assert np.isfinite(answer).all() and answer.argmax() in (0, 2)
+    assert np.isfinite(answer).all() and answer.argmax() == 0
 
 
-def test_the_linear_teacher_answers_each_line_without_having_seen_it(files, tmp_path):
+def test_the_linear_teacher_answers_each_line_without_having_seen_it():
     happy = [f"so happy about day {number}" for number in range(30)]
     angry = [f"so angry about day {number}" for number in range(30)]
     lines = [baseline.LabelledLine(label, "en", "easy", "", text)
