@@ -40,6 +40,7 @@ class Wanted:
     words: bool
     hide_special: bool
     fade: float
+    stretch: bool  # colours up to the largest weight in the picture instead of up to 1
     language: str
     link: str
 
@@ -66,6 +67,7 @@ class Wanted:
             _chosen("layer", options.get("layer"), num_layers, (views.MEAN, views.ROLLOUT)),
             _chosen("head", options.get("head"), num_heads, (views.MEAN,)),
             options.get("words") is True, options.get("hide_special") is True, float(fade),
+            options.get("stretch") is True,
             language if language in LANGUAGES else "en",
             clean(link[:LONGEST_LINK]) if isinstance(link, str) else "")
 
@@ -195,14 +197,14 @@ def _heatmap(prediction: Prediction, wanted: Wanted, model: Mapping[str, Any]):
     from bert.figures import draw_heatmap
     view = _view(prediction, wanted)
     return draw_heatmap(view.tokens, view.weights, selection_name(wanted), wanted.fade,
-                        wanted.language)
+                        wanted.language, _brightest(view.weights, wanted))
 
 
 def _lines(prediction: Prediction, wanted: Wanted, model: Mapping[str, Any]):
     from bert.figures import draw_lines
     view = _view(prediction, wanted)
     return draw_lines(view.tokens, view.weights, selection_name(wanted), wanted.fade,
-                      wanted.language)
+                      wanted.language, _brightest(view.weights, wanted))
 
 
 def _heads(prediction: Prediction, wanted: Wanted, model: Mapping[str, Any]):
@@ -214,14 +216,16 @@ def _heads(prediction: Prediction, wanted: Wanted, model: Mapping[str, Any]):
     matrices = np.stack([_shown(prediction, wanted, head).weights for head in heads])
     captions = [f"{say(wanted.language, 'head_n', n=number)} · {tag_name(tag, wanted.language)}"
                 for number, tag in enumerate(tags, 1)]
-    return draw_heads(matrices, captions, say(wanted.language, "layer_n", n=layer), wanted.fade)
+    return draw_heads(matrices, captions, say(wanted.language, "layer_n", n=layer), wanted.fade,
+                      _brightest(matrices, wanted))
 
 
 def _layers(prediction: Prediction, wanted: Wanted, model: Mapping[str, Any]):
     from bert.figures import draw_layers
     shown = np.stack([np.stack([_shown(prediction, wanted, head).weights for head in layer])
                       for layer in prediction.attentions])
-    return draw_layers(shown, say(wanted.language, "view_layers"), wanted.fade, wanted.language)
+    return draw_layers(shown, say(wanted.language, "view_layers"), wanted.fade, wanted.language,
+                       _brightest(shown, wanted))
 
 
 def _ends(prediction: Prediction, wanted: Wanted, model: Mapping[str, Any]):
@@ -233,7 +237,8 @@ def _ends(prediction: Prediction, wanted: Wanted, model: Mapping[str, Any]):
               for layer in (1, num_layers)]
     return draw_first_and_last(both[0].tokens, both[0].weights, both[1].weights, titles,
                                ends_note(prediction, wanted.language), wanted.fade,
-                               wanted.language)
+                               wanted.language,
+                               _brightest(np.stack([view.weights for view in both]), wanted))
 
 
 def _card(prediction: Prediction, wanted: Wanted, model: Mapping[str, Any]):
@@ -244,7 +249,12 @@ def _card(prediction: Prediction, wanted: Wanted, model: Mapping[str, Any]):
                  layers=num_layers, heads=num_heads)
     return draw_card(prediction.text, prediction.keys, prediction.probabilities, view.tokens,
                      view.weights, selection_name(wanted), footer, wanted.link, wanted.fade,
-                     wanted.language)
+                     wanted.language, _brightest(view.weights, wanted))
+
+
+def _brightest(weights: np.ndarray, wanted: Wanted) -> float:
+    """The weight that gets the brightest colour: 1, or the largest of the picture."""
+    return float(weights.max(initial=0.0)) or 1.0 if wanted.stretch else 1.0
 
 
 def _shown(prediction: Prediction, wanted: Wanted, weights: np.ndarray) -> views.View:

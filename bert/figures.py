@@ -18,7 +18,7 @@ from matplotlib import font_manager
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.cm import ScalarMappable
-from matplotlib.colors import ListedColormap
+from matplotlib.colors import ListedColormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import PathPatch
 from matplotlib.path import Path as Curve
@@ -171,15 +171,16 @@ FAINTEST = 0.02  # lines of less weight are not drawn
 
 
 def draw_heatmap(tokens: Sequence[str], weights: np.ndarray, title: str, fade: float = 0.0,
-                 language: str = "en") -> Figure:
-    """The heatmap of the page: rows look, columns are looked at, weights under `fade` paled."""
+                 language: str = "en", top: float = 1.0) -> Figure:
+    """The heatmap of the page: rows look, columns are looked at, weights under `fade` paled. As in
+    every picture of attention, the weight `top` gets the brightest colour."""
     use_fonts()
     side = max(6.0, min(0.17 * len(tokens) + 3.0, 20.0))
     figure = Figure(figsize=(side, side))
-    _place_heatmap(figure, (0.19, 0.04, 0.67, 0.72), tokens, weights, fade, language)
+    _place_heatmap(figure, (0.19, 0.04, 0.67, 0.72), tokens, weights, fade, language, top)
     figure.text(0.5, 0.975, drawable(title, 80), ha="center", va="top", fontsize=13,
                 fontweight="bold", color=INK, parse_math=False)
-    _place_scale(figure, (0.89, 0.04, 0.022, 0.72), language)
+    _place_scale(figure, (0.89, 0.04, 0.022, 0.72), language, top)
     return figure
 
 
@@ -192,20 +193,20 @@ def draw_bars(keys: Sequence[str], probabilities: np.ndarray, language: str = "e
 
 
 def draw_heads(matrices: np.ndarray, captions: Sequence[str], title: str,
-               fade: float = 0.0) -> Figure:
+               fade: float = 0.0, top: float = 1.0) -> Figure:
     """Many heads side by side, (N, T, T), each with its caption below."""
     use_fonts()
     count = len(matrices)
     columns = min(count, 4 if count <= 16 else 6)
     rows = -(-count // columns)
     figure = Figure(figsize=(2.3 * columns + 0.4, 2.75 * rows + 0.6))
-    bottom, top = 0.02, 1 - 0.55 / figure.get_figheight()
+    bottom, ceiling = 0.02, 1 - 0.55 / figure.get_figheight()
     for i, (weights, caption) in enumerate(zip(matrices, captions, strict=True)):
-        high, wide = (top - bottom) / rows, 0.96 / columns
+        high, wide = (ceiling - bottom) / rows, 0.96 / columns
         axes = figure.add_axes((0.02 + wide * (i % columns + 0.04),
-                                top - high * (i // columns + 1) + 0.17 * high,
+                                ceiling - high * (i // columns + 1) + 0.17 * high,
                                 0.92 * wide, 0.8 * high))
-        _show(axes, weights, fade)
+        _show(axes, weights, fade, top)
         axes.set(xticks=[], yticks=[])
         axes.text(0.0, -0.04, drawable(caption, 40), transform=axes.transAxes, va="top",
                   fontsize=9, color=INK, parse_math=False)
@@ -215,7 +216,7 @@ def draw_heads(matrices: np.ndarray, captions: Sequence[str], title: str,
 
 
 def draw_layers(attentions: np.ndarray, title: str, fade: float = 0.0,
-                language: str = "en") -> Figure:
+                language: str = "en", top: float = 1.0) -> Figure:
     """Every head of every layer, (L, H, T, T), as one mosaic: a row for each layer."""
     use_fonts()
     num_layers, num_heads, size, _ = attentions.shape
@@ -224,7 +225,7 @@ def draw_layers(attentions: np.ndarray, title: str, fade: float = 0.0,
     mosaic = np.ones((num_layers * step - gap, num_heads * step - gap, 4))
     for layer, head in np.ndindex(num_layers, num_heads):
         mosaic[layer * step:layer * step + size, head * step:head * step + size] = coloured(
-            attentions[layer, head], fade)
+            attentions[layer, head], fade, top)
     figure = Figure(figsize=(9, 9 * min(max(num_layers / num_heads, 0.3), 2.5) * 0.95 + 0.6))
     axes = figure.add_axes((0.07, 0.03, 0.82, 0.85))
     axes.imshow(mosaic, interpolation="nearest")
@@ -240,31 +241,32 @@ def draw_layers(attentions: np.ndarray, title: str, fade: float = 0.0,
     axes.spines[:].set_visible(False)
     figure.text(0.5, 0.985, drawable(title, 80), ha="center", va="top", fontsize=13,
                 fontweight="bold", color=INK, parse_math=False)
-    _place_scale(figure, (0.915, 0.2, 0.015, 0.5), language)
+    _place_scale(figure, (0.915, 0.2, 0.015, 0.5), language, top)
     return figure
 
 
 def draw_first_and_last(tokens: Sequence[str], first: np.ndarray, last: np.ndarray,
                         titles: Sequence[str], note: str, fade: float = 0.0,
-                        language: str = "en") -> Figure:
+                        language: str = "en", top: float = 1.0) -> Figure:
     """First layer beside last layer, with the sentence on what to look for."""
     use_fonts()
     side = max(5.5, min(0.17 * len(tokens) + 2.6, 16.0))
     figure = Figure(figsize=(2 * side, side + 0.7))
     for left, weights, title in zip((0.105, 0.575), (first, last), titles, strict=True):
-        axes = _place_heatmap(figure, (left, 0.03, 0.34, 0.64), tokens, weights, fade, language)
+        axes = _place_heatmap(figure, (left, 0.03, 0.34, 0.64), tokens, weights, fade, language,
+                              top)
         figure.text(axes.get_position().x0 + 0.17, 0.865, drawable(title, 60), ha="center",
                     fontsize=12, fontweight="bold", color=INK, parse_math=False)
     for i, line in enumerate(wrapped(note, 120)[:3]):
         figure.text(0.5, 0.975 - i * 0.28 / figure.get_figheight(), line, ha="center", va="top",
                     fontsize=10, color=MUTED, parse_math=False)
-    _place_scale(figure, (0.94, 0.1, 0.012, 0.5), language)
+    _place_scale(figure, (0.94, 0.1, 0.012, 0.5), language, top)
     return figure
 
 
 def draw_lines(tokens: Sequence[str], weights: np.ndarray, title: str, fade: float = 0.0,
-               language: str = "en") -> Figure:
-    """Lines between tokens, left to right: above looks, below is looked at."""
+               language: str = "en", top: float = 1.0) -> Figure:
+    """Lines between tokens, left to right: above looks, below is looked at; `top` is thickest."""
     use_fonts()
     shown = [drawable(token, 12) for token in tokens]
     widths = [max(_width(token), 2) * 0.105 + 0.22 for token in shown]
@@ -282,8 +284,8 @@ def draw_lines(tokens: Sequence[str], weights: np.ndarray, title: str, fade: flo
                    (middles[key], 1.05)]
             axes.add_patch(PathPatch(
                 Curve(way, [Curve.MOVETO, Curve.CURVE4, Curve.CURVE4, Curve.CURVE4]),
-                fill=False, edgecolor=ACCENT, linewidth=0.4 + 4 * weight,
-                alpha=0.06 if weight < fade else min(1.0, 0.1 + weight)))
+                fill=False, edgecolor=ACCENT, linewidth=0.4 + 4 * weight / top,
+                alpha=0.06 if weight < fade else min(1.0, 0.1 + weight / top)))
     for token, middle in zip(shown, middles, strict=True):
         for height in (3.9, 0.9):
             axes.text(middle, height, token, ha="center", va="center", fontsize=10, color=INK,
@@ -297,7 +299,7 @@ def draw_lines(tokens: Sequence[str], weights: np.ndarray, title: str, fade: flo
 
 def draw_card(text: str, keys: Sequence[str], probabilities: np.ndarray, tokens: Sequence[str],
               weights: np.ndarray, title: str, footer: str, link: str, fade: float = 0.0,
-              language: str = "en") -> Figure:
+              language: str = "en", top: float = 1.0) -> Figure:
     """One slide, 16:9: the text, its bars, its heatmap, and where all of it came from."""
     use_fonts()
     figure = Figure(figsize=(12.8, 7.2), facecolor="white")
@@ -312,17 +314,17 @@ def draw_card(text: str, keys: Sequence[str], probabilities: np.ndarray, tokens:
         _place_bars(figure, (0.165, 0.1, 0.26, 0.5), keys, probabilities, language)
     figure.text(0.75, 0.945, drawable(title, 60), fontsize=13, fontweight="bold", color=INK,
                 ha="center", parse_math=False)
-    _place_heatmap(figure, (0.585, 0.1, 0.36, 0.64), tokens, weights, fade, language)
-    _place_scale(figure, (0.955, 0.1, 0.009, 0.64), language)
+    _place_heatmap(figure, (0.585, 0.1, 0.36, 0.64), tokens, weights, fade, language, top)
+    _place_scale(figure, (0.955, 0.1, 0.009, 0.64), language, top)
     figure.text(0.035, 0.035, drawable(footer, 120), fontsize=9, color=MUTED, parse_math=False)
     figure.text(0.965, 0.035, drawable(link, 100), fontsize=9, color=MUTED, ha="right",
                 parse_math=False)
     return figure
 
 
-def coloured(weights: np.ndarray, fade: float = 0.0) -> np.ndarray:
-    """Weights of 0–1 as colours, (T, T, 4); those under `fade` fall back towards white."""
-    shown = matplotlib.colormaps[COLOUR_MAP](np.clip(weights, 0.0, 1.0))
+def coloured(weights: np.ndarray, fade: float = 0.0, top: float = 1.0) -> np.ndarray:
+    """Weights of 0 to `top` as colours, (T, T, 4); those under `fade` fall back towards white."""
+    shown = matplotlib.colormaps[COLOUR_MAP](np.clip(weights / top, 0.0, 1.0))
     keep = np.where(weights < fade, 0.12, 1.0)[..., None]
     shown[..., :3] = keep * shown[..., :3] + (1 - keep)
     return shown
@@ -353,16 +355,16 @@ def _width(text: str) -> int:
     return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)
 
 
-def _show(axes: Axes, weights: np.ndarray, fade: float) -> None:
-    axes.imshow(coloured(weights, fade), interpolation="nearest")
+def _show(axes: Axes, weights: np.ndarray, fade: float, top: float) -> None:
+    axes.imshow(coloured(weights, fade, top), interpolation="nearest")
     axes.spines[:].set_color(LINE)
 
 
 def _place_heatmap(figure: Figure, place: tuple[float, float, float, float],
                    tokens: Sequence[str], weights: np.ndarray, fade: float,
-                   language: str) -> Axes:
+                   language: str, top: float) -> Axes:
     axes = figure.add_axes(place)
-    _show(axes, weights, fade)
+    _show(axes, weights, fade, top)
     inches = min(place[2] * figure.get_figwidth(), place[3] * figure.get_figheight())
     every = max(1, -(-len(tokens) // max(int(inches * 7.5), 1)))
     places = list(range(0, len(tokens), every))
@@ -378,9 +380,12 @@ def _place_heatmap(figure: Figure, place: tuple[float, float, float, float],
     return axes
 
 
-def _place_scale(figure: Figure, place: tuple[float, float, float, float], language: str) -> None:
-    scale = figure.colorbar(ScalarMappable(cmap=COLOUR_MAP), cax=figure.add_axes(place))
-    scale.set_ticks([0.0, 0.2, 0.4, 0.6, 0.8, 1.0])
+def _place_scale(figure: Figure, place: tuple[float, float, float, float], language: str,
+                 top: float) -> None:
+    scale = figure.colorbar(ScalarMappable(Normalize(0.0, top), COLOUR_MAP),
+                            cax=figure.add_axes(place))
+    places, digits = [top * i / 5 for i in range(6)], 1 if top == 1 else 3 if top < 0.1 else 2
+    scale.set_ticks(places, labels=[f"{place:.{digits}f}" for place in places])
     scale.ax.tick_params(labelsize=8, colors=MUTED, length=2)
     scale.outline.set_visible(False)
     scale.set_label(say(language, "weight"), color=MUTED, fontsize=8)

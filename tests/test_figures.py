@@ -12,9 +12,11 @@ from matplotlib.figure import Figure
 
 import bert.figures
 from bert.figures import (
+    coloured,
     draw_attention,
     draw_bars,
     draw_confusion,
+    draw_heatmap,
     draw_reliability,
     draw_training_curves,
     drawable,
@@ -138,6 +140,15 @@ def test_a_heatmap_shows_the_weights_on_a_fixed_scale():
     assert axes.get_title() == "layer 3, head 5"
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("looked at (key)", "looking (query)")
     assert [label.get_text() for label in axes.get_xticklabels()] == ["a", "b"]
+
+
+def test_a_scale_up_to_the_largest_weight_makes_it_brightest_and_says_so():
+    weights = np.array([[0.02, 0.08], [0.06, 0.04]])
+    figure = draw_heatmap(["a", "b"], weights, "mean", top=0.08)
+    pixels = figure.axes[0].get_images()[0].get_array()
+    assert np.allclose(pixels[0, 1], coloured(np.ones(1))[0])
+    assert [label.get_text() for label in figure.axes[1].get_yticklabels()] == [
+        "0.000", "0.016", "0.032", "0.048", "0.064", "0.080"]
 
 
 def test_weights_that_do_not_fit_the_tokens_are_refused():

@@ -92,24 +92,45 @@ def test_typing_a_text_gives_the_figures_that_predict_gives(visit, classifier):
         assert float(found[3]) == pytest.approx(weights[1, 2], abs=0.01)
 
 
+def heatmap_colours(page: Page) -> set[tuple[int, ...]]:
+    found = page.evaluate("""() => {
+        const canvas = document.querySelector('[data-view="heatmap"] canvas.matrix');
+        const {data} = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+        const seen = new Set();
+        for (let i = 0; i < data.length; i += 4) {
+            if (data[i + 3] === 255) seen.add([...data.slice(i, i + 3)].join());
+        }
+        return [...seen];
+    }""")
+    return {tuple(map(int, colour.split(","))) for colour in found}
+
+
+def table_colours(first: int, last: int) -> set[tuple[int, ...]]:
+    return {tuple(bytes.fromhex(colour[1:])) for colour in colours()["viridis"][first:last + 1]}
+
+
 def test_the_heatmap_has_the_colours_of_its_weights(visit, classifier):
     with visit(f"text={KOREAN}&layer=2&head=1") as page:
         weights = classifier(KOREAN).attentions[1, 0]
-        row, column = np.unravel_index(weights.argmax(), weights.shape)
-        found = page.evaluate("""() => {
-            const canvas = document.querySelector('[data-view="heatmap"] canvas.matrix');
-            const {data} = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
-            const seen = new Set();
-            for (let i = 0; i < data.length; i += 4) {
-                if (data[i + 3] === 255) seen.add([...data.slice(i, i + 3)].join());
-            }
-            return [...seen];
-        }""")
-        seen = {tuple(map(int, colour.split(","))) for colour in found}
-        for weight in (weights[row, column], weights.min()):
+        for weight in (weights.max(), weights.min()):
             at = round(255 * float(weight))
-            near = colours()["viridis"][max(0, at - 1):at + 2]
-            assert any(tuple(bytes.fromhex(colour[1:])) in seen for colour in near)
+            assert table_colours(max(0, at - 1), at + 1) & heatmap_colours(page)
+
+
+def test_the_largest_weight_is_brightest_if_asked_for(visit, classifier):
+    with visit(f"text={KOREAN}&layer=2&head=mean") as page:
+        top = float(classifier(KOREAN).attentions[1].mean(axis=0).max())
+        assert not table_colours(255, 255) & heatmap_colours(page)
+        expect(page.locator(".scale .figures span").first).to_have_text("1.0")
+        page.get_by_label("To largest").check()
+        assert table_colours(255, 255) & heatmap_colours(page)
+        shown = float(page.locator(".scale .figures span").first.inner_text())
+        assert shown == pytest.approx(top, abs=0.011)
+        for view in VIEWS:
+            page.locator(f"#tab-{view}").click()
+            expect(page.locator(f'.view[data-view="{view}"]')).to_be_visible()
+            assert 0 < float(page.locator(".scale .figures span").first.inner_text()) <= 1
+        assert address(page)["scale"] == "max"
 
 
 def test_switching_layer_head_options_and_views_asks_nobody(visit):
@@ -386,12 +407,13 @@ def test_every_view_renders_without_boxes_or_clipped_labels(visit, scheme, langu
 
 def test_a_link_restores_the_exact_view(visit):
     query = (f"text={urllib.parse.quote(ENGLISH)}&layer=2&head=2&view=lines&tokens=words"
-             "&special=hidden&fade=0.15&class=anger&lang=ko")
+             "&special=hidden&fade=0.15&scale=max&class=anger&lang=ko")
     with visit(query) as page:
         expect(page.locator(".said")).to_have_text(ENGLISH)
         expect(page.locator("#tab-lines")).to_have_attribute("aria-selected", "true")
         expect(page.locator(".info b")).to_have_text("2층 · 헤드 2")
         expect(page.locator("#fade")).to_have_value("0.15")
+        expect(page.locator("#stretch")).to_be_checked()
         expect(page.locator("#hide-special")).to_be_checked()
         expect(page.locator(".strip .token").first).to_have_class(re.compile("for|against"))
         assert page.locator("html").get_attribute("lang") == "ko"
@@ -399,11 +421,13 @@ def test_a_link_restores_the_exact_view(visit):
 
 
 def test_impossible_values_in_the_address_fall_back_to_the_defaults(visit):
-    with visit("layer=99&head=-3&view=nothing&lang=xx&fade=lots&class=boredom&tokens=7") as page:
+    nonsense = "layer=99&head=-3&view=nothing&lang=xx&fade=lots&scale=9&class=boredom&tokens=7"
+    with visit(nonsense) as page:
         expect(page.locator(".said")).to_have_text(EXAMPLE)
         expect(page.locator(".info b")).to_have_text("Layer 2 · Mean of heads")
         expect(page.locator("#tab-heatmap")).to_have_attribute("aria-selected", "true")
-        assert "class" not in address(page)
+        expect(page.locator("#stretch")).not_to_be_checked()
+        assert not {"class", "scale"} & address(page).keys()
 
 
 def test_the_link_button_copies_the_address_of_the_view(visit):

@@ -6,7 +6,8 @@ import { STUDIES, VIEW_NAMES } from "./studies.js";
 
 const LONGEST = 6000; // characters of an address that every server and chat program takes
 
-const OURS = ["text", "layer", "head", "view", "lang", "tokens", "special", "fade", "class",
+const OURS = ["text", "layer", "head", "view", "lang", "tokens", "special", "fade", "scale",
+  "class",
   ...Object.values(STUDIES).flatMap(({ options }) => options)];
 
 /** What the address asks for; what is impossible is left out. */
@@ -26,6 +27,7 @@ export function readAddress() {
   asked.hideSpecial = given.get("special") === "hidden";
   const fade = Number(given.get("fade"));
   asked.fade = fade > 0 && fade <= 0.5 ? fade : 0;
+  asked.stretch = given.get("scale") === "max";
   return { asked, text: given.get("text"), explain: given.get("class") };
 }
 
@@ -57,6 +59,7 @@ export function viewAddress() {
   if (state.words) kept.set("tokens", "words");
   if (state.hideSpecial) kept.set("special", "hidden");
   if (state.fade) kept.set("fade", state.fade);
+  if (state.stretch) kept.set("scale", "max");
   if (state.attribution) kept.set("class", state.attribution.key);
   kept.set("lang", state.language);
   const address = new URL(window.location.href);

@@ -64,7 +64,7 @@ export function downloadMenu() {
 function options() {
   return { ...(state.view in STUDIES ? studyOptions() : {}), ...sentAlong.get(state.view),
     layer: state.layer, head: state.head, words: state.words, hide_special: state.hideSpecial,
-    fade: state.fade, lang: state.language, link: window.location.href };
+    fade: state.fade, stretch: state.stretch, lang: state.language, link: window.location.href };
 }
 
 function save({ name, type, data }) {

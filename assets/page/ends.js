@@ -3,6 +3,7 @@
 import { percent, say } from "./boot.js";
 import { fill, make } from "./dom.js";
 import { Heatmap } from "./heatmap.js";
+import { brightest } from "./paint.js";
 import { state } from "./store.js";
 
 function verdict({ diagonal_early: diagonal, sep_late: sep }) {
@@ -32,12 +33,15 @@ export const endsView = {
     const room = beside ? (width - 16) / 2 : width;
     const high = beside ? height - this.note.offsetHeight - 40 : width;
     this.pair.classList.toggle("stacked", !beside);
-    [1, answer.layers].forEach((layer, i) => {
+    const ends = [1, answer.layers];
+    const shown = ends.map((layer) => answer.shown(layer, head, state.words, state.hideSpecial));
+    const top = brightest(shown.map(({ weights }) => weights));
+    ends.forEach((layer, i) => {
       this.captions[i].textContent = `${say(i ? "last_layer" : "first_layer")}: `
         + `${say("layer_n", { n: layer })} · ${headName}`;
-      const shown = answer.shown(layer, head, state.words, state.hideSpecial);
-      this.heatmaps[i].draw(shown, layer, head, room, high);
+      this.heatmaps[i].draw(shown[i], layer, head, room, high, top);
     });
+    return top;
   },
   point() {
     this.heatmaps.forEach((heatmap) => heatmap.drawPoint());

@@ -3,7 +3,7 @@
 import { range } from "./answer.js";
 import { say } from "./boot.js";
 import { fill, make, surface } from "./dom.js";
-import { paintBand, pixels } from "./paint.js";
+import { brightest, paintBand, pixels } from "./paint.js";
 import { state, update } from "./store.js";
 import { tagText } from "./words.js";
 
@@ -15,7 +15,8 @@ class HeadGrid {
     this.cells = [];
   }
 
-  /** `heads` is a list of [layer, head]; `columns` per row; `side` of one picture in pixels. */
+  /** `heads` is a list of [layer, head]; `columns` per row; `side` of one picture in pixels. Returns
+   * the weight that is brightest in all of them. */
   draw(answer, heads, columns, side, withCaption) {
     this.columns = columns;
     this.element.style.setProperty("--columns", columns);
@@ -24,8 +25,13 @@ class HeadGrid {
       this.cells = heads.map(() => this.makeCell());
       fill(this.element, ...this.cells.map(({ button }) => button));
     }
-    heads.forEach(([layer, head], i) => this.drawCell(this.cells[i], answer, layer, head, side));
+    const shown = heads.map(([layer, head]) => answer.shown(layer, head, state.words,
+      state.hideSpecial));
+    const top = brightest(shown.map(({ weights }) => weights));
+    heads.forEach(([layer, head], i) => this.drawCell(this.cells[i], answer, layer, head, side,
+      shown[i], top));
     if (!this.cells.some(({ button }) => button.tabIndex === 0)) this.cells[0].button.tabIndex = 0;
+    return top;
   }
 
   makeCell() {
@@ -44,10 +50,9 @@ class HeadGrid {
     document.getElementById("tab-heatmap").focus();
   }
 
-  drawCell(cell, answer, layer, head, side) {
-    const shown = answer.shown(layer, head, state.words, state.hideSpecial);
+  drawCell(cell, answer, layer, head, side, shown, top) {
     Object.assign(cell, { layer, head, side, size: shown.size,
-      image: pixels(shown.size, shown.weights, state.fade) });
+      image: pixels(shown.size, shown.weights, state.fade, top) });
     paintCell(cell);
     const tag = answer.tag(layer, head);
     const isChosen = state.layer === layer && state.head === head;
@@ -114,7 +119,7 @@ export const headsView = {
     const wide = (width - 10 * (columns - 1)) / columns - 12;
     const high = (height - 10 * (rows - 1)) / rows - 56;
     const side = Math.floor(width < 480 ? wide : Math.min(wide, high));
-    this.grid.draw(answer, range(answer.heads).map((h) => [layer, h + 1]), columns,
+    return this.grid.draw(answer, range(answer.heads).map((h) => [layer, h + 1]), columns,
       Math.max(64, Math.min(side, 260)), true);
   },
   point() {
@@ -148,7 +153,7 @@ export const layersView = {
     fill(this.layers, ...range(answer.layers).map((l) => make("span", {}, String(l + 1))));
     this.corner.textContent = `${say("layer")} ↓ ${say("head")} →`;
     this.grid.element.parentElement.style.setProperty("--cell", `${cell + 4}px`);
-    this.grid.draw(answer, range(answer.layers).flatMap((l) => range(answer.heads)
+    return this.grid.draw(answer, range(answer.layers).flatMap((l) => range(answer.heads)
       .map((h) => [l + 1, h + 1])), answer.heads, cell, false);
   },
   point() {

@@ -2,7 +2,7 @@
 
 import { say } from "./boot.js";
 import { FONT, colour, fitted, make, onLeave, surface } from "./dom.js";
-import { paintBand, paintMatrix } from "./paint.js";
+import { brightest, paintBand, paintMatrix } from "./paint.js";
 import { state, update } from "./store.js";
 import { selectionText, weightText } from "./words.js";
 
@@ -25,8 +25,8 @@ export class Heatmap {
       || update({ point: null }));
   }
 
-  /** Draw a matrix of `answer` as large as width and height allow. */
-  draw(shown, layer, head, width, height) {
+  /** Draw a matrix as large as width and height allow; the weight `top` is brightest. */
+  draw(shown, layer, head, width, height, top = 1) {
     this.shown = shown;
     const { tokens, size, weights } = shown;
     const fontSize = 12;
@@ -48,7 +48,7 @@ export class Heatmap {
     this.height = this.top + this.side + 2;
     const pen = surface(this.canvas, this.width, this.height);
     pen.font = `${fontSize}px ${FONT}`;
-    paintMatrix(pen, this.left, this.top, this.side, size, weights, state.fade);
+    paintMatrix(pen, this.left, this.top, this.side, size, weights, state.fade, top);
     this.label(pen, tokens, widest, fontSize);
     pen.strokeStyle = colour("--line");
     pen.lineWidth = 1;
@@ -176,7 +176,9 @@ export const heatmapView = {
   },
   draw(answer, { width, height }) {
     const shown = answer.shown(state.layer, state.head, state.words, state.hideSpecial);
-    this.heatmap.draw(shown, state.layer, state.head, width, height);
+    const top = brightest([shown.weights]);
+    this.heatmap.draw(shown, state.layer, state.head, width, height, top);
+    return top;
   },
   point() {
     this.heatmap.drawPoint();

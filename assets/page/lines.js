@@ -3,7 +3,7 @@
 
 import { say } from "./boot.js";
 import { FONT, colour, fitted, make, onLeave, surface } from "./dom.js";
-import { cssColour } from "./paint.js";
+import { brightest, cssColour } from "./paint.js";
 import { state, update } from "./store.js";
 import { selectionText } from "./words.js";
 
@@ -50,7 +50,9 @@ export const linesView = {
     const title = `${say("attention")}: ${selectionText(state.layer, state.head)}`;
     this.canvas.setAttribute("aria-label", title);
     this.pad.setAttribute("aria-label", `${title}. ${say("cell_hint")}`);
+    this.top = brightest([shown.weights]);
     this.paint();
+    return this.top;
   },
 
   paint() {
@@ -66,9 +68,10 @@ export const linesView = {
         const isChosen = !point || (point.row === row && (point.column === null
           || point.column === column));
         if (!isChosen) continue;
-        pen.globalAlpha = weight < state.fade ? 0.06 : Math.min(1, 0.1 + weight);
-        pen.lineWidth = 0.5 + 5 * weight;
-        pen.strokeStyle = point ? cssColour(weight) : colour("--accent");
+        const share = weight / this.top;
+        pen.globalAlpha = weight < state.fade ? 0.06 : Math.min(1, 0.1 + share);
+        pen.lineWidth = 0.5 + 5 * share;
+        pen.strokeStyle = point ? cssColour(share) : colour("--accent");
         pen.beginPath();
         pen.moveTo(this.places[row].middle, high + 12);
         pen.bezierCurveTo(this.places[row].middle, (high + low) / 2, this.places[column].middle,

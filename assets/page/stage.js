@@ -18,11 +18,12 @@ import { studyPanel } from "./study.js";
 import { selectionText, summaryText, tagText } from "./words.js";
 
 // A view has a name (the address's view=NAME, the text "view_NAME"), build(frame) to make its
-// elements once, draw(answer, {width, height}), and point() when the pointed-at token changes. To
+// elements once, draw(answer, {width, height}), which
+// returns the weight that is brightest, and point() when the pointed-at token changes. To
 // add one, add it here.
 export const VIEWS = [heatmapView, linesView, headsView, layersView, endsView];
 const DRAWN_FROM = ["view", "language", "theme", "layer", "head", "words", "hideSpecial", "fade",
-  "messages", "current"];
+  "stretch", "messages", "current"];
 
 /** Build the panel; `actions.explain(null)` gives up the colouring by class. */
 export function stagePanel(actions) {
@@ -54,7 +55,7 @@ export function stagePanel(actions) {
     for (const [name, place] of built) place.hidden = name !== view.name || !answer;
     if (isEmpty()) [info, readout].forEach((part) => fill(part));
     if (!answer) return;
-    view.draw(answer, room());
+    scale.show(view.draw(answer, room()));
     drawInfo(answer);
     drawReadout();
   }
@@ -104,7 +105,7 @@ export function stagePanel(actions) {
   });
   new ResizeObserver(() => draw()).observe(frame);
   const picture = make("div", { class: "picture" }, frame,
-    make("div", { class: "side" }, scale, fadeSlider()));
+    make("div", { class: "side" }, scale.element, stretchSwitch(), fadeSlider()));
   const footer = make("footer", {}, info, readout);
   ofAttention.push(picture, footer);
   const panel = make("section", { class: "panel stage" }, make("header", {}, tabs, downloadMenu()),
@@ -269,17 +270,32 @@ function fadeSlider() {
   return make("label", { class: "fade" }, text, slider, figure);
 }
 
-/** The fixed colour scale with its numbers. */
+function stretchSwitch() {
+  const box = make("input", { type: "checkbox", id: "stretch",
+    onchange: () => update({ stretch: box.checked }) });
+  const text = make("span");
+  const label = make("label", { class: "stretch" }, box, text);
+  listen(["language", "stretch"], () => {
+    text.textContent = say("stretch");
+    label.title = say("stretch_note");
+    box.checked = state.stretch;
+  });
+  return label;
+}
+
+/** The colour scale with its numbers, from 0 to the weight that is brightest. */
 function colourScale() {
   const bar = make("span", { class: "ramp" });
   bar.style.setProperty("--stops", range(17).map((i) => cssColour(i / 16)).join(", "));
-  const figures = make("span", { class: "figures" },
-    ...["1.0", "0.8", "0.6", "0.4", "0.2", "0.0"].map((figure) => make("span", {}, figure)));
+  const figures = make("span", { class: "figures" });
   const name = make("span", { class: "name" });
-  const scale = make("div", { class: "scale", role: "img" }, name, bar, figures);
-  listen(["language"], () => {
+  const element = make("div", { class: "scale", role: "img" }, name, bar, figures);
+  function show(top) {
+    const digits = top === 1 ? 1 : top < 0.1 ? 3 : 2;
+    fill(figures, ...[5, 4, 3, 2, 1, 0].map((i) => make("span", {}, (top * i / 5).toFixed(digits))));
     name.textContent = say("weight");
-    scale.setAttribute("aria-label", `${say("weight")} 0–1`);
-  });
-  return scale;
+    element.setAttribute("aria-label", `${say("weight")} 0–${top.toFixed(digits)}`);
+  }
+  listen(["language"], () => show(1));
+  return { element, show };
 }

@@ -8,6 +8,7 @@ export const state = {
   words: false,
   hideSpecial: false,
   fade: 0,
+  stretch: false,     // colours up to the largest weight in the picture instead of up to 1
   messages: [],       // {id, text, status: "waiting" | "done" | "failed", answer, reason}
   current: null,      // id of the message whose charts are shown
   point: null,        // {row, column} among the shown tokens; column null: one token
