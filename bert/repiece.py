@@ -8,14 +8,13 @@ Afterwards `scared` is one piece that begins with the mean of the vectors of its
 And "sohappy" is so ##ha ##ppy to a vocabulary that knows happy only at the start of a word;
 afterwards it is so ##happy, and ##happy begins with the vector of happy (--joined).
 The vocabulary keeps its size and every other piece its id; the same texts make the same exchange,
-so checkpoints of one family stay one. Joined forms are never given up, and letters only if they
-are next to never written: in the texts of --letters-in less than --rarer-than times (봏, 쫭).
+so checkpoints of one family stay one. Letters and joined forms are never given up.
 """
 
 import json
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,7 +23,6 @@ from tokenizers import Tokenizer
 
 from bert.checkpoint import TOKENIZER, Model, check_replaceable, load_checkpoint, save_checkpoint
 from bert.config import Parser, described_call
-from bert.corpus import read_text_lines
 from bert.metrics import checksum, metrics_file, read_metrics
 from bert.model import BertForPreTraining
 from bert.sources import HANGUL
@@ -112,20 +110,10 @@ def wanted_wholes(counts: Mapping[str, int], spelled: Mapping[str, Sequence[int]
     return sorted(gains, key=lambda word: (-gains[word], word))
 
 
-def rare_letters(tokenizer: WordPieceTokenizer, lines: Iterable[str], rarer_than: int) -> set[str]:
-    """The letters of a vocabulary that a text holds less than so many times."""
-    counts: Counter[str] = Counter()
-    for line in lines:
-        counts.update(line.lower())
-    letters = {piece.removeprefix("##") for piece in tokenizer.vocabulary()}
-    return {letter for letter in letters
-            if len(letter) == 1 and letter.isalpha() and counts[letter] < rarer_than}
-
-
 def exchanges(tokenizer: WordPieceTokenizer, counts: Mapping[str, int], whole: int,
-              joined: int, letters: Set[str] = frozenset()) -> dict[int, NewPiece]:
+              joined: int) -> dict[int, NewPiece]:
     """What comes into which place: the most wanted `whole` words and `joined` forms into the
-    places of the rarest pieces, also of `letters`."""
+    places of the rarest pieces."""
     vocabulary = tokenizer.vocabulary()
     known = set(vocabulary)
     spelled = dict(zip(counts, tokenizer.encode_ids(list(counts)), strict=True))
@@ -137,18 +125,14 @@ def exchanges(tokenizer: WordPieceTokenizer, counts: Mapping[str, int], whole: i
     new += [NewPiece("##" + vocabulary[i], (i,)) for i in by_use
             if is_word(vocabulary[i]) and "##" + vocabulary[i] not in known][:joined]
     parents = {i for piece in new if piece.text.startswith("##") for i in piece.parts}
-    rare = [i for i in reversed(by_use) if may_go(vocabulary[i], known, letters)
-            and i not in parents]
+    rare = [i for i in reversed(by_use) if may_go(vocabulary[i], known) and i not in parents]
     return dict(zip(rare, new, strict=False))
 
 
-def may_go(piece: str, known: Set[str], letters: Set[str] = frozenset()) -> bool:
-    """Words and parts of words can be spelled with other pieces; letters and signs cannot, so that
-    only those of `letters` go. The joined form of a word waits for texts that lost a space, however
-    rare those are."""
+def may_go(piece: str, known: set[str]) -> bool:
+    """Words and parts of words can be spelled with other pieces; letters and signs cannot. The
+    joined form of a word waits for texts that lost a space, however rare those are."""
     inside = piece.removeprefix("##")
-    if inside in letters:
-        return True
     if inside == piece:
         return is_word(piece)
     return len(inside) > 1 and not (is_word(inside) and inside in known)
@@ -194,11 +178,6 @@ def build_parser() -> Parser:
                         help="words and stems that are cut now and get a piece (default: 0)")
     parser.add_argument("--joined", type=int, default=0,
                         help="words that get a form for a lost space before them (default: 0)")
-    parser.add_argument("--letters-in", type=Path, nargs="+", default=[], metavar="FILE",
-                        help="texts that show which letters are next to never written: those give "
-                        "up their places, too")
-    parser.add_argument("--rarer-than", type=int, default=100,
-                        help="times that such a letter stands in them at the most (default: 100)")
     parser.add_argument("--megabytes", type=float, default=5.0,
                         help="million characters read from each group (default: 5)")
     parser.add_argument("--out", type=Path, required=True, help="checkpoint folder to write")
@@ -216,11 +195,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         check_replaceable(arguments.out, TOKENIZER)
         start = load_checkpoint(arguments.checkpoint)
         lines = balanced_lines(arguments.text, math.ceil(arguments.megabytes * 1e6), seed=0)
-        letters = rare_letters(start.tokenizer, (
-            line for path in arguments.letters_in for line in read_text_lines(path)),
-            arguments.rarer_than) if arguments.letters_in else set()
         exchange = exchanges(start.tokenizer, count_words(start.tokenizer, lines),
-                             arguments.whole, arguments.joined, letters)
+                             arguments.whole, arguments.joined)
         move_vectors(start.model, exchange)
         facts = {name: part for name, part in read_metrics(arguments.checkpoint).items()
                  if name not in MEASURED}

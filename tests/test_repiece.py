@@ -15,7 +15,6 @@ from bert.repiece import (
     exchanges,
     is_word,
     may_go,
-    rare_letters,
     repieced,
     wanted_wholes,
 )
@@ -98,14 +97,6 @@ def test_letters_special_tokens_and_joined_forms_are_never_given_up(plain, joine
     assert not {"##happy", "##정말"} & {*gone}
     assert all(len(piece.removeprefix("##")) > 1 for piece in gone)
     assert after.unk_id not in repieced(after, everything).encode("zyzzyx 행복").ids
-
-
-def test_letters_that_nobody_writes_give_up_their_places_if_asked_to(plain):
-    letters = rare_letters(plain, ["happy today zyx", "오늘 정말 행복하다", "rarely so be"], 2)
-    assert {"z", "x", "복"} <= letters and not {"a", "y", "!"} & letters
-    gone = [{plain.vocabulary()[i] for i in exchanges(plain, CUT, 10_000, 10_000, given)}
-            for given in (set(), {"z"})]
-    assert not {"z", "##z"} & gone[0] and {"z", "##z"} & gone[1] and "##a" not in gone[1]
 
 
 def test_the_same_text_makes_the_same_exchange(plain, joined):
