@@ -133,6 +133,7 @@ def teach(arguments) -> None:
         raise ValueError(f"--folds must be at least 2, not {arguments.folds}: a line is read by a "
                          "model that has not seen it")
     unlabelled = [text for path in arguments.unlabelled for text in read_first_column(path)]
+    arguments.answers.open("a", encoding="utf-8").close()  # refused now, not after all folds
     write_answers(arguments.answers, answers_of_strangers(
         read_train(arguments), unlabelled, arguments.folds, arguments.seed))
 

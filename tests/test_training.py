@@ -432,6 +432,14 @@ def test_the_linear_teacher_s_answers_can_be_learned(files, tmp_path):
     assert load_checkpoint(tmp_path / "out").has_classifier
 
 
+def test_answers_that_cannot_be_written_are_refused_before_the_linear_model_learns(
+        files, tmp_path, capsys):
+    with pytest.raises(SystemExit) as ended:
+        baseline.main(["--train", str(files / "train.tsv"), "--answers", str(tmp_path)])
+    said = capsys.readouterr()
+    assert ended.value.code == 2 and str(tmp_path) in said.err and "fold" not in said.out
+
+
 def test_fine_tuning_learns_from_a_teacher_through_renderings(files, tmp_path):
     start = small_start(files, tmp_path / "start")
     probabilities = {key: 0.91 if key == "anger" else 0.01 for key in KEYS}
