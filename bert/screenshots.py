@@ -37,11 +37,11 @@ class Shot:
 
 SHOTS = (
     Shot("heatmap-ko", {"text": KOREAN, "lang": "ko", "layer": "2", "head": "7"}),
-    Shot("heatmap-en", {"text": ENGLISH, "lang": "en"}),
+    Shot("heatmap-en", {"text": ENGLISH, "lang": "en", "scale": "max"}),
     Shot("heatmap-ko-dark", {"text": KOREAN, "lang": "ko", "layer": "2", "head": "11"},
          scheme="dark"),
     Shot("words-en", {"text": ENGLISH, "lang": "en", "class": "anger", "tokens": "words",
-                      "special": "hidden"}),
+                      "special": "hidden", "scale": "max"}),
     Shot("lines-ko", {"text": KOREAN, "lang": "ko", "view": "lines", "layer": "1", "head": "1"}),
     Shot("heads-en", {"text": ENGLISH, "lang": "en", "view": "heads", "layer": "2"},
          scheme="dark"),
@@ -53,7 +53,7 @@ SHOTS = (
          scheme="dark"),
     Shot("off-ko", {"text": KOREAN, "lang": "ko", "view": "off"}),
     Shot("lens-en", {"text": ENGLISH, "lang": "en", "view": "lens"}),
-    Shot("phone-ko", {"text": KOREAN, "lang": "ko"}, PHONE),
+    Shot("phone-ko", {"text": KOREAN, "lang": "ko", "scale": "max"}, PHONE),
     Shot("phone-en-dark", {"text": ENGLISH, "lang": "en"}, PHONE, "dark"),
 )
 
