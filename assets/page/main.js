@@ -202,8 +202,8 @@ async function start() {
   changeLanguage(asked.language ?? browser ?? "en");
   watchTheme();
   // Until the first answer a link stays as it came: it can be opened again if there is none.
-  listen(["view", "options", "layer", "head", "words", "hideSpecial", "fade", "stretch", "messages", "current", "language",
-    "attribution"], () => (state.layer !== null || !state.messages.length) && writeAddress());
+  listen(["view", "options", "layer", "head", "words", "hideSpecial", "fade", "stretch", "messages",
+    "current", "language", "attribution"], () => (state.layer !== null || !state.messages.length) && writeAddress());
   document.fonts.load('12px "Microscope Gothic"', "가").then(() => update({ theme: state.theme + " " }))
     .catch(() => {});
   await actions.send(askedText?.trim() ? askedText : say("example_texts")[0]);

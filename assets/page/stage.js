@@ -18,9 +18,8 @@ import { studyPanel } from "./study.js";
 import { selectionText, summaryText, tagText } from "./words.js";
 
 // A view has a name (the address's view=NAME, the text "view_NAME"), build(frame) to make its
-// elements once, draw(answer, {width, height}), which
-// returns the weight that is brightest, and point() when the pointed-at token changes. To
-// add one, add it here.
+// elements once, draw(answer, {width, height}), which returns the weight that is brightest, and
+// point() when the pointed-at token changes. To add one, add it here.
 export const VIEWS = [heatmapView, linesView, headsView, layersView, endsView];
 const DRAWN_FROM = ["view", "language", "theme", "layer", "head", "words", "hideSpecial", "fade",
   "stretch", "messages", "current"];
