@@ -122,7 +122,7 @@ def test_the_largest_weight_is_brightest_if_asked_for(visit, classifier):
         top = float(classifier(KOREAN).attentions[1].mean(axis=0).max())
         assert not table_colours(255, 255) & heatmap_colours(page)
         expect(page.locator(".scale .figures span").first).to_have_text("1.0")
-        page.get_by_label("Up to max").check()
+        page.get_by_label("To max").check()
         assert table_colours(255, 255) & heatmap_colours(page)
         shown = float(page.locator(".scale .figures span").first.inner_text())
         assert shown == pytest.approx(top, abs=0.011)
