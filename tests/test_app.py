@@ -179,6 +179,13 @@ def test_the_same_picture_is_drawn_from_the_same_text(server):
     assert exported(server, "card", "svg") == exported(server, "card", "svg")
 
 
+def test_every_picture_of_attention_follows_the_colour_scale(server):
+    changed = {what for what in exports.PICTURES
+               if exported(server, what, "png", head="mean") != exported(
+                   server, what, "png", head="mean", stretch=True)}
+    assert changed == {*exports.PICTURES} - {"bars"}
+
+
 def test_csv_holds_exact_numbers(server, classifier):
     rows = exported(server, "numbers", "csv").decode("utf-8-sig").splitlines()
     prediction = classifier(TEXT)
