@@ -180,7 +180,7 @@ def draw_heatmap(tokens: Sequence[str], weights: np.ndarray, title: str, fade: f
     _place_heatmap(figure, (0.19, 0.04, 0.67, 0.72), tokens, weights, fade, language, top)
     figure.text(0.5, 0.975, drawable(title, 80), ha="center", va="top", fontsize=13,
                 fontweight="bold", color=INK, parse_math=False)
-    _place_scale(figure, (0.89, 0.04, 0.022, 0.72), language, top)
+    _place_scale(figure, (0.874, 0.04, 0.022, 0.72), language, top)
     return figure
 
 
@@ -314,8 +314,8 @@ def draw_card(text: str, keys: Sequence[str], probabilities: np.ndarray, tokens:
         _place_bars(figure, (0.165, 0.1, 0.26, 0.5), keys, probabilities, language)
     figure.text(0.75, 0.945, drawable(title, 60), fontsize=13, fontweight="bold", color=INK,
                 ha="center", parse_math=False)
-    _place_heatmap(figure, (0.585, 0.1, 0.36, 0.64), tokens, weights, fade, language, top)
-    _place_scale(figure, (0.955, 0.1, 0.009, 0.64), language, top)
+    _place_heatmap(figure, (0.573, 0.1, 0.36, 0.64), tokens, weights, fade, language, top)
+    _place_scale(figure, (0.942, 0.1, 0.009, 0.64), language, top)
     figure.text(0.035, 0.035, drawable(footer, 120), fontsize=9, color=MUTED, parse_math=False)
     figure.text(0.965, 0.035, drawable(link, 100), fontsize=9, color=MUTED, ha="right",
                 parse_math=False)
