@@ -132,10 +132,11 @@ def teach(arguments) -> None:
     if arguments.folds < 2:
         raise ValueError(f"--folds must be at least 2, not {arguments.folds}: a line is read by a "
                          "model that has not seen it")
+    train = read_train(arguments)
     unlabelled = [text for path in arguments.unlabelled for text in read_first_column(path)]
     arguments.answers.open("a", encoding="utf-8").close()  # refused now, not after all folds
     write_answers(arguments.answers, answers_of_strangers(
-        read_train(arguments), unlabelled, arguments.folds, arguments.seed))
+        train, unlabelled, arguments.folds, arguments.seed))
 
 
 def run(arguments) -> dict[str, Any]:
