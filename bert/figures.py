@@ -384,8 +384,9 @@ def _place_scale(figure: Figure, place: tuple[float, float, float, float], langu
                  top: float) -> None:
     scale = figure.colorbar(ScalarMappable(Normalize(0.0, top), COLOUR_MAP),
                             cax=figure.add_axes(place))
-    places, digits = [top * i / 5 for i in range(6)], 1 if top == 1 else 3 if top < 0.1 else 2
-    scale.set_ticks(places, labels=[f"{place:.{digits}f}" for place in places])
+    digits = 1 if top == 1 else 3 if top < 0.1 else 2
+    ticks = [top * i / 5 for i in range(6)]
+    scale.set_ticks(ticks, labels=[f"{weight:.{digits}f}" for weight in ticks])
     scale.ax.tick_params(labelsize=8, colors=MUTED, length=2)
     scale.outline.set_visible(False)
     scale.set_label(say(language, "weight"), color=MUTED, fontsize=8)
