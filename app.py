@@ -33,15 +33,17 @@ try:
     from starlette.routing import Mount
     from starlette.staticfiles import StaticFiles
 
-    from bert import exports, views
-    from bert.attribution import attribute
-    from bert.config import Parser
-    from bert.gate import Gate
-    from bert.lab import LONGEST, Lab, Options, Study
-    from bert.machine import tune_machine
-    from bert.predict import EmotionClassifier, Prediction
-    from bert.studies import STUDIES
-    from bert.texts import PAGE, colours, speaks_of_self_harm, texts
+    from bert.arguments import Parser
+    from bert.classifier import EmotionClassifier, Prediction
+    from bert.cpu import configure_cpu
+    from bert.drawing.texts import PAGE, colours, speaks_of_self_harm, texts
+    from bert.errors import UserError
+    from bert.explain.gradients import attribute
+    from bert.page import downloads as exports
+    from bert.page.answer import answer_data
+    from bert.page.limits import Gate
+    from bert.studies import GROUPS, STUDIES
+    from bert.studies.base import LONGEST, Study, StudyContext, class_list
 except ModuleNotFoundError as missing:
     sys.stderr.write(f"app.py: {missing.name} is missing: run `python -m pip install -r "
                      "requirements.txt`, then start again\n")
@@ -76,7 +78,7 @@ def describe(classifier: EmotionClassifier) -> dict:
     checkpoint = classifier.checkpoint
     keys = classifier.keys if checkpoint.has_classifier else ()
     return {"name": checkpoint.folder.resolve().name, "hash": checkpoint.digest(),
-            "classes": views.class_list(keys), "has_classifier": checkpoint.has_classifier,
+            "classes": class_list(keys), "has_classifier": checkpoint.has_classifier,
             "threshold": classifier.config.confidence_threshold,
             "limit": classifier.config.max_position_embeddings}
 
@@ -87,9 +89,9 @@ def describe(classifier: EmotionClassifier) -> dict:
 def check_text(text: Any) -> str:
     """The text of a request, or a sentence about what is wrong with it."""
     if not isinstance(text, str):
-        raise ValueError(f"The text is a {type(text).__name__}: send a string.")
+        raise UserError(f"The text is a {type(text).__name__}: send a string.")
     if len(text) > LONGEST:
-        raise ValueError(f"The text has {len(text):,} characters: at most {LONGEST:,} are read.")
+        raise UserError(f"The text has {len(text):,} characters: at most {LONGEST:,} are read.")
     return text
 
 
@@ -98,14 +100,14 @@ def check_number(name: str, value: Any) -> int:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or value % 1 or abs(value) >= 1e9:
         shown = repr(value)[:40]
-        raise ValueError(f"The {name} is {shown}: send a whole number, counted from 1.")
+        raise UserError(f"The {name} is {shown}: send a whole number, counted from 1.")
     return int(value)
 
 
 def find_study(name: Any) -> Study:
     if not isinstance(name, str) or name not in STUDIES:
-        raise ValueError(f"There is no view {str(name)[:40]!r}: choose one of "
-                         f"{', '.join(STUDIES)}.")
+        raise UserError(f"There is no view {str(name)[:40]!r}: choose one of "
+                        f"{', '.join(STUDIES)}.")
     return STUDIES[name]
 
 
@@ -116,7 +118,7 @@ def one_sentence(handler: Callable) -> Callable:
         try:
             with AT_ONCE:
                 return handler(*values)
-        except ValueError as error:
+        except UserError as error:
             raise gr.Error(str(error), print_exception=False) from None
         except Exception as error:
             raise gr.Error(FAILED) from error  # with its traceback, for whoever runs the server
@@ -129,7 +131,7 @@ def one_sentence(handler: Callable) -> Callable:
 def add_endpoints(classifier: EmotionClassifier) -> None:
     """The two documented endpoints, and those that the page itself uses."""
     about = lru_cache(maxsize=1)(lambda: describe(classifier))
-    lab = Lab(classifier)
+    context = StudyContext(classifier)
 
     def predict(text: str) -> dict:
         """The feeling of a text: label, whether the model is confident, and all probabilities.
@@ -151,27 +153,28 @@ def add_endpoints(classifier: EmotionClassifier) -> None:
     def look(text: str) -> dict:
         """Everything the page draws of one text."""
         prediction = read(classifier, check_text(text))
-        return {**views.payload(prediction.encoding, prediction.attentions), "model": about(),
+        return {**answer_data(prediction.encoding, prediction.attentions), "model": about(),
                 "probabilities": prediction.probabilities.tolist(),
                 "confident": prediction.confident, "care": speaks_of_self_harm(prediction.text)}
 
     def explain(text: str, key: str) -> dict:
         """How much each piece speaks for or against a class."""
         if not isinstance(key, str):
-            raise ValueError(f"The class is a {type(key).__name__}: send its key.")
+            raise UserError(f"The class is a {type(key).__name__}: send its key.")
         found = attribute(classifier, check_text(text), key)
         return {"values": found.values.tolist(), "total": found.total, "gained": found.gained,
                 "error": found.error}
 
     def study(text: str, name: str, options: dict) -> dict:
         """The numbers of one view of the microscope."""
-        return find_study(name).answer(lab, check_text(text), Options(options))
+        return find_study(name).answer(context, check_text(text), options)
 
     def export(text: str, what: str, ending: str, options: dict) -> dict:
         """One file to take away, in base64."""
         if isinstance(what, str) and what in STUDIES:
             language = options.get("lang") if isinstance(options, dict) else None
-            found = STUDIES[what].answer(lab, check_text(text), Options(options), ending == "json")
+            found = STUDIES[what].answer(context, check_text(text), options,
+                                         in_full=ending in ("csv", "json"))
             file = exports.make_study(STUDIES[what], found, ending, language)
         else:
             file = picture_file(text, what, ending, options)
@@ -235,9 +238,10 @@ def refused(status: int, sentence: str) -> Callable:
 
 
 def head_of_page() -> str:
-    """Style, texts, colours and script, for the page's <head>."""
-    boot = json.dumps({"texts": texts(), "colours": colours(), "limit": LONGEST},
-                      ensure_ascii=False).replace("<", "\\u003c")
+    """Style, texts, colours, the list of studies and script, for the page's <head>."""
+    boot = json.dumps({"texts": texts(), "colours": colours(), "limit": LONGEST, "studies": {
+        group: {study.name: study.description() for study in studies}
+        for group, studies in GROUPS.items()}}, ensure_ascii=False).replace("<", "\\u003c")
     return ('<link rel="stylesheet" href="microscope/style.css">\n'
             '<link rel="stylesheet" href="microscope/studies.css">\n'
             '<link rel="preload" href="microscope/fonts/MicroscopeGothic.woff2" as="font" '
@@ -274,17 +278,17 @@ def free_port(host: str, wanted: int) -> int:
             try:
                 probe.bind((host, port))
             except socket.gaierror:
-                raise ValueError(f"the host {host!r} is unknown: choose an address of this machine "
-                                 "such as 127.0.0.1 or 0.0.0.0") from None
+                raise UserError(f"the host {host!r} is unknown: choose an address of this machine "
+                                "such as 127.0.0.1 or 0.0.0.0") from None
             except PermissionError:
-                raise ValueError(f"port {port} needs more rights: choose 1024 or more") from None
+                raise UserError(f"port {port} needs more rights: choose 1024 or more") from None
             except OSError as error:
                 if error.errno not in (48, 98, 10048):  # taken, on macOS, Linux and Windows
-                    raise ValueError(f"{host} cannot be served from ({error.strerror}): choose an "
-                                     "address of this machine") from None
+                    raise UserError(f"{host} cannot be served from ({error.strerror}): choose an "
+                                    "address of this machine") from None
                 continue
             return port
-    raise ValueError(f"no free port from {wanted} on: choose another with --port")
+    raise UserError(f"no free port from {wanted} on: choose another with --port")
 
 
 def build_parser() -> Parser:
@@ -303,8 +307,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments = parser.parse_args(argv)
     with parser.one_sentence():
         if not 1 <= arguments.port <= 65_535:
-            raise ValueError(f"port {arguments.port} does not exist: choose 1024 to 65535")
-        tune_machine()
+            raise UserError(f"port {arguments.port} does not exist: choose 1024 to 65535")
+        configure_cpu()
         classifier = EmotionClassifier.load(arguments.checkpoint)
         port = free_port(arguments.host, arguments.port)
     if port != arguments.port:

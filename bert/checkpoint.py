@@ -4,23 +4,23 @@ A folder holds config.json, model.safetensors and tokenizer.json in the names of
 so that `transformers` reads ours and we read theirs. Pickle files are never loaded.
 """
 
-import ctypes
 import hashlib
 import json
-import os
 import re
 import shutil
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from bert.config import BertConfig
+from bert.errors import UserError
+from bert.folders import replace_folder
 from bert.model import (
     BertForPreTraining,
     BertForSequenceClassification,
@@ -30,6 +30,7 @@ from bert.model import (
 from bert.tokenizer import WordPieceTokenizer
 
 Model = BertModel | BertForPreTraining | BertForSequenceClassification
+Module = TypeVar("Module", bound=nn.Module)
 WEIGHTS, CONFIG, TOKENIZER = "model.safetensors", "config.json", "tokenizer.json"
 CARD = "README.md"
 LARGEST = {CONFIG: 10_000_000, TOKENIZER: 200_000_000}  # bytes; a million pieces need 50 MB
@@ -100,7 +101,7 @@ def hugging_face_names(name: str) -> tuple[str, ...]:
 
 def to_hugging_face(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Rename parameters (or their gradients) to the names on disk."""
-    renamed = {}
+    renamed: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         names = hugging_face_names(name)
         renamed.update(zip(names, tensor.chunk(len(names)), strict=True))
@@ -114,22 +115,22 @@ def load_checkpoint(folder: Path | str) -> Checkpoint:
     """Read a checkpoint folder, ours or one of transformers, into float32 on the CPU."""
     folder = Path(folder)
     if not folder.is_dir():
-        raise FileNotFoundError(f"{folder} is not a folder: expected a checkpoint with {CONFIG}, "
-                                f"{WEIGHTS} and {TOKENIZER}")
+        raise UserError(f"{folder} is not a folder: expected a checkpoint with {CONFIG}, "
+                        f"{WEIGHTS} and {TOKENIZER}")
     for name in (CONFIG, WEIGHTS):
         if not (folder / name).is_file():
             pickles = sorted(path.name for path in folder.glob("*.bin"))
             hint = (f" ({pickles[0]} is a pickle file, which is never loaded: save the model again "
                     "as safetensors)" if pickles and name == WEIGHTS else "")
-            raise FileNotFoundError(f"{folder / name} is missing: a checkpoint needs it{hint}")
+            raise UserError(f"{folder / name} is missing: a checkpoint needs it{hint}")
     for name, largest in LARGEST.items():
         if (folder / name).is_file() and (folder / name).stat().st_size > largest:
-            raise ValueError(f"{folder / name} has more than {largest:,} bytes: copy it again")
+            raise UserError(f"{folder / name} has more than {largest:,} bytes: copy it again")
     config = BertConfig.read(folder / CONFIG)
     tokenizer = WordPieceTokenizer.load(folder / TOKENIZER)
     if len(tokenizer) > config.vocab_size:
-        raise ValueError(f"{folder / TOKENIZER} has {len(tokenizer):,} tokens but {CONFIG} says "
-                         f"{config.vocab_size:,}: the folder mixes two runs; copy it again")
+        raise UserError(f"{folder / TOKENIZER} has {len(tokenizer):,} tokens but {CONFIG} says "
+                        f"{config.vocab_size:,}: the folder mixes two runs; copy it again")
     model, missing = _load_model(folder / WEIGHTS, config)
     return Checkpoint(folder, model.config, tokenizer, model.eval(), missing)
 
@@ -161,11 +162,11 @@ def _load_model(path: Path, config: BertConfig) -> tuple[Model, tuple[str, ...]]
                                                       *expected.shape[1:])) for part in parts])
                 used.update(parts)
     except (SafetensorError, OSError) as error:
-        raise ValueError(f"{path} cannot be read as safetensors ({error}): copy it again") from None
+        raise UserError(f"{path} cannot be read as safetensors ({error}): copy it again") from None
     unknown = sorted(name for name in set(on_disk) - used if not NOT_NEEDED.fullmatch(name))
     if unknown:
-        raise ValueError(f"{path} holds {unknown[0]} ({len(unknown)} such), which {CONFIG} does "
-                         "not describe: the folder mixes two runs")
+        raise UserError(f"{path} holds {unknown[0]} ({len(unknown)} such), which {CONFIG} does "
+                        "not describe: the folder mixes two runs")
     model.load_state_dict(state, assign=True)
     return model.requires_grad_(True), tuple(sorted(missing))
 
@@ -187,24 +188,24 @@ def _matching_class(on_disk: Mapping[str, str]) -> type[Model]:
 def _unnamed_classes(path: Path, file: safe_open, config: BertConfig) -> BertConfig:
     found = tuple(file.get_slice("classifier.weight").get_shape())
     if found != (len(UNNAMED), config.hidden_size):
-        raise ValueError(f"{path}: classifier.weight is {found}, but {path.parent / CONFIG} names "
-                         "no classes: add id2label")
+        raise UserError(f"{path}: classifier.weight is {found}, but {path.parent / CONFIG} names "
+                        "no classes: add id2label")
     return replace(config, id2label=UNNAMED)
 
 
 def _read(path: Path, file: safe_open, on_disk: Mapping[str, str], name: str,
           shape: tuple[int, ...]) -> Tensor:
     if name not in on_disk:
-        raise ValueError(f"{path} has no {name}, which {path.parent / CONFIG} asks for: the folder "
-                         "mixes two runs")
+        raise UserError(f"{path} has no {name}, which {path.parent / CONFIG} asks for: the folder "
+                        "mixes two runs")
     found = tuple(file.get_slice(on_disk[name]).get_shape())
     if found != shape:
-        raise ValueError(f"{path}: {name} is {found}, but {CONFIG} asks for {shape}: the folder "
-                         "mixes two runs")
+        raise UserError(f"{path}: {name} is {found}, but {CONFIG} asks for {shape}: the folder "
+                        "mixes two runs")
     tensor = file.get_tensor(on_disk[name])
     if not (tensor.is_floating_point() and (numbers := tensor.float()).isfinite().all()):
-        raise ValueError(f"{path}: {name} holds {_description(tensor)}; expected finite floating-"
-                         "point numbers: take an earlier copy")
+        raise UserError(f"{path}: {name} holds {_description(tensor)}; expected finite floating-"
+                        "point numbers: take an earlier copy")
     return numbers
 
 
@@ -212,8 +213,8 @@ def _description(tensor: Tensor) -> str:
     return "NaN or infinity" if tensor.is_floating_point() else str(tensor.dtype)
 
 
-def untrained(config: BertConfig, model_class: Callable[[BertConfig], Model],
-              seed: int = 0) -> Model:
+def untrained(config: BertConfig, model_class: Callable[[BertConfig], Module],
+              seed: int = 0) -> Module:
     """The model before it has seen anything: random weights from a seed."""
     with torch.device("meta"):
         model = model_class(config)
@@ -249,71 +250,3 @@ def save_checkpoint(folder: Path | str, model: Model, tokenizer: WordPieceTokeni
             (fresh / name).write_text(text, encoding="utf-8")
 
     replace_folder(Path(folder), write, marker=TOKENIZER)
-
-
-def replace_folder(folder: Path, write: Callable[[Path], None], marker: str | None = None) -> None:
-    """Let `write` fill a fresh folder beside `folder`, then exchange the two in one step.
-
-    What was there is deleted; `marker` names the file by which a folder of the same kind is known.
-    """
-    folder = folder.resolve()  # a link stays, what it points to is replaced
-    check_replaceable(folder, marker)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    fresh = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-    try:
-        fresh.chmod(0o755)
-        write(fresh)
-        for path in (*fresh.iterdir(), fresh):
-            _flush_to_disk(path)
-        if folder.exists():
-            _exchange(fresh, folder)
-        else:
-            fresh.rename(folder)
-        _flush_to_disk(folder.parent)
-    except (OSError, SafetensorError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise OSError(f"{folder} could not be written ({reason}); what was there before is "
-                      "untouched") from None
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
-
-
-def check_replaceable(folder: Path, marker: str | None = None) -> None:
-    """Refuse to delete what cannot come from an earlier run: other people's files and folders."""
-    if not folder.exists():
-        return
-    if not folder.is_dir():
-        raise NotADirectoryError(f"{folder} is a file: choose a folder that is new, or one from an "
-                                 "earlier run")
-    inside = sorted(folder.iterdir())
-    strange = next((path for path in inside if path.is_dir()), None)
-    if marker is not None and inside and not (folder / marker).is_file():
-        strange = strange or inside[0]
-    if strange is not None:
-        raise ValueError(f"{folder} holds {strange.name}, which would be deleted: choose a folder "
-                         "that is new, or one from an earlier run")
-
-
-def _flush_to_disk(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _exchange(fresh: Path, folder: Path) -> None:
-    """Swap two folders: in one step on Linux and macOS, elsewhere with a moment between moves."""
-    here, exchange = -100, 2  # AT_FDCWD; RENAME_EXCHANGE on Linux, RENAME_SWAP on macOS
-    new, old = os.fsencode(fresh), os.fsencode(folder)
-    for name, arguments in (("renameat2", (here, new, here, old, exchange)),
-                            ("renamex_np", (new, old, exchange))):
-        try:
-            if getattr(ctypes.CDLL(None), name)(*arguments) == 0:
-                return
-        except (AttributeError, OSError, TypeError):
-            continue
-    aside = fresh.with_name(fresh.name + ".old")
-    folder.rename(aside)
-    fresh.rename(folder)
-    aside.rename(fresh)

@@ -1,18 +1,12 @@
-"""Settings as frozen dataclasses: defaults, checks, JSON, command-line flags.
+"""The shape of the network: defaults, checks, and the config.json of a checkpoint."""
 
-A field made with `option` carries its help text, and `add_options` turns each into a flag, so a
-default is written once: `hidden_size: int = option(192, "width …")` becomes `--hidden-size 192`.
-"""
-
-import argparse
 import json
-import shlex
-import sys
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
-from dataclasses import MISSING, asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, NoReturn, Self
+from typing import Any, Self
+
+from bert.arguments import option
+from bert.errors import UserError
 
 # Keys of a Hugging Face config.json that change nothing here, so they are passed over.
 HUGGING_FACE_ONLY = frozenset({
@@ -44,11 +38,6 @@ CHOICES = {
 }
 
 
-def option(default: Any, explanation: str, **metadata: Any) -> Any:
-    """A dataclass field with a help text; see `add_options`."""
-    return field(default=default, metadata={"help": explanation, **metadata})
-
-
 @dataclass(frozen=True)
 class BertConfig:
     """Shape of the network; saved beside the weights so that a checkpoint explains itself."""
@@ -77,11 +66,11 @@ class BertConfig:
         for name, largest in LARGEST.items():
             value = getattr(self, name)
             if type(value) is not int or not 1 <= value <= largest:
-                raise ValueError(
+                raise UserError(
                     f"{name} is {value!r}: expected a whole number from 1 to {largest}")
         for name, choices in CHOICES.items():
             if getattr(self, name) not in choices:
-                raise ValueError(
+                raise UserError(
                     f"{name} is {getattr(self, name)!r}: expected one of {', '.join(choices)}")
         for name in ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout",
                      "confidence_threshold"):
@@ -89,18 +78,18 @@ class BertConfig:
             if value is None and name == "classifier_dropout":
                 continue
             if type(value) not in (int, float) or not 0 <= value <= 1:
-                raise ValueError(f"{name} is {value!r}: expected a number from 0 to 1")
+                raise UserError(f"{name} is {value!r}: expected a number from 0 to 1")
         for name in ("initializer_range", "layer_norm_eps"):
             value = getattr(self, name)
             if type(value) not in (int, float) or not 0 < value < 1:
-                raise ValueError(f"{name} is {value!r}: expected a number between 0 and 1")
+                raise UserError(f"{name} is {value!r}: expected a number between 0 and 1")
         if type(self.pad_token_id) is not int or not 0 <= self.pad_token_id < self.vocab_size:
-            raise ValueError(f"pad_token_id is {self.pad_token_id!r}: expected one of the "
-                             f"{self.vocab_size} ids of the vocabulary")
+            raise UserError(f"pad_token_id is {self.pad_token_id!r}: expected one of the "
+                            f"{self.vocab_size} ids of the vocabulary")
         if len(set(self.id2label)) < len(self.id2label):
-            raise ValueError(f"id2label names a class twice: {', '.join(self.id2label)}")
+            raise UserError(f"id2label names a class twice: {', '.join(self.id2label)}")
         if self.hidden_size % self.num_attention_heads:
-            raise ValueError(
+            raise UserError(
                 f"hidden_size {self.hidden_size} cannot be shared by num_attention_heads "
                 f"{self.num_attention_heads}: choose a multiple")
 
@@ -133,17 +122,17 @@ class BertConfig:
         values = dict(values)
         model_type = values.pop("model_type", "bert")
         if model_type not in ("bert", "scratch-bert"):
-            raise ValueError(f"model_type is {model_type!r}: expected a BERT")
+            raise UserError(f"model_type is {model_type!r}: expected a BERT")
         for key, expected in HUGGING_FACE_FIXED.items():
             if (found := values.pop(key, expected)) != expected and found is not None:
-                raise ValueError(f"{key} is {found!r}: only {expected!r} is BERT as built here")
+                raise UserError(f"{key} is {found!r}: only {expected!r} is BERT as built here")
         labels = values.pop("id2label", None) or {}
         if not isinstance(labels, dict) or sorted(labels) != sorted(map(str, range(len(labels)))):
-            raise ValueError(f'id2label is {labels!r}: expected {{"0": name, "1": name, …}}')
+            raise UserError(f'id2label is {labels!r}: expected {{"0": name, "1": name, …}}')
         known = {item.name for item in fields(cls)}
         unknown = sorted(set(values) - known - HUGGING_FACE_ONLY)
         if unknown:
-            raise ValueError(f"unknown setting {', '.join(unknown)}: remove it or correct its name")
+            raise UserError(f"unknown setting {', '.join(unknown)}: remove it or correct its name")
         values = {key: value for key, value in values.items() if key in known}
         return cls(**values, id2label=tuple(str(labels[str(i)]) for i in range(len(labels))))
 
@@ -153,62 +142,10 @@ class BertConfig:
         try:
             values = json.loads(path.read_text(encoding="utf-8"))
         except (ValueError, RecursionError) as error:
-            raise ValueError(f"{path} is not valid JSON: {error}") from None
+            raise UserError(f"{path} is not valid JSON: {error}") from None
         if not isinstance(values, dict):
-            raise ValueError(f"{path} holds a {type(values).__name__}: expected settings in {{}}")
+            raise UserError(f"{path} holds a {type(values).__name__}: expected settings in {{}}")
         try:
             return cls.from_dict(values)
         except (TypeError, ValueError) as error:
-            raise ValueError(f"{path}: {' '.join(str(error).split())}") from None
-
-
-def add_options(parser: argparse.ArgumentParser, settings: type,
-                without: Collection[str] = ()) -> None:
-    """Give the parser one flag per field of a settings class, but for those `without`."""
-    for item in fields(settings):
-        if item.name in without:
-            continue
-        flag = "--" + item.name.replace("_", "-")
-        text = item.metadata["help"].replace("%", "%%")
-        if item.type is bool:
-            parser.add_argument(flag, action=argparse.BooleanOptionalAction, default=item.default,
-                                help=text)
-        elif isinstance(item.default, int | float | str):
-            kind = str if isinstance(item.default, str) else type(item.default)
-            parser.add_argument(flag, type=kind, default=item.default,
-                                metavar=kind.__name__.upper(),
-                                help=f"{text} (default: {item.default})")
-        else:
-            assert item.default is not MISSING  # everything else is set by code, not by a flag
-
-
-def read_options(arguments: argparse.Namespace, settings: type) -> Any:
-    """The settings object that the flags of `add_options` describe."""
-    values = vars(arguments)
-    return settings(**{item.name: values[item.name] for item in fields(settings)
-                       if item.name in values})
-
-
-def described_call(module: str) -> str:
-    """The command that is running, as a file may keep it: of absolute paths only the last part,
-    because the rest speaks of one machine."""
-    shown = []
-    for word in sys.argv[1:]:
-        flag, equals, value = word.rpartition("=")
-        shown.append(flag + equals + (Path(value).name if Path(value).is_absolute() else value))
-    return shlex.join(["python", "-m", module, *shown])
-
-
-class Parser(argparse.ArgumentParser):
-    """An argument parser whose complaint is one line on stderr, with exit code 2."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {' '.join(message.split())} (see --help)\n")
-
-    @contextmanager
-    def one_sentence(self) -> Iterator[None]:
-        """What a command finds wrong with its input or its files ends it with that sentence."""
-        try:
-            yield
-        except (ValueError, OSError) as error:
-            self.error(str(error))
+            raise UserError(f"{path}: {' '.join(str(error).split())}") from None

@@ -13,7 +13,7 @@ One sentence takes this way:
     pooled (B, E) ─ classifier ─> logits (B, C) ─ softmax ─> probabilities
 
 There are two ways through the attention. The explicit one keeps everything there is to see; the
-lean one (`lean=True`) uses torch's fused kernel and keeps only the result. Both agree.
+other (`need_weights=False`) uses torch's fused kernel and keeps only the result. Both agree.
 """
 
 import math
@@ -32,11 +32,21 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu_new": lambda x: F.gelu(x, approximate="tanh"),
     "relu": F.relu,
 }
-Note = Callable[[str, Tensor], None]  # is told the name and value of each step on the way
+# Is told the name and value of each step on the way; a tensor that it returns takes the value's
+# place, None leaves it as it is.
+Hook = Callable[[str, Tensor], Tensor | None]
 
 
-def ignore(name: str, value: Tensor) -> None:
-    """The note-taker of an ordinary run: keeps nothing."""
+def no_hook(name: str, value: Tensor) -> None:
+    """The hook of an ordinary run: keeps and changes nothing."""
+
+
+def tell(hook: Hook, name: str, value: Tensor) -> Tensor:
+    """Tell the hook of a step; what the run goes on with."""
+    if hook is no_hook:
+        return value
+    replacement = hook(name, value)
+    return value if replacement is None else replacement
 
 
 # ---------------------------------------------------------------------------------- outputs
@@ -80,7 +90,8 @@ def sinusoidal_positions(length: int, width: int) -> Tensor:
 def vectors(number: int, width: int) -> nn.Embedding:
     """A table that `initialise` or a checkpoint fills. torch's own first filling is left out: for a
     model without memory yet it would load the compiler, a second and 70 MB of every start."""
-    return nn.Embedding.from_pretrained(torch.zeros(number, width), freeze=False)
+    table: nn.Embedding = nn.Embedding.from_pretrained(torch.zeros(number, width), freeze=False)
+    return table
 
 
 class BertEmbeddings(nn.Module):
@@ -97,21 +108,18 @@ class BertEmbeddings(nn.Module):
         self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
 
-    def forward(self, ids: Tensor, segment_ids: Tensor | None, note: Note = ignore) -> Tensor:
+    def forward(self, ids: Tensor, segment_ids: Tensor | None, hook: Hook = no_hook) -> Tensor:
         token = self.word_embeddings(ids)                                            # (B, T, E)
         if segment_ids is None:
             segment = self.token_type_embeddings.weight[0]                           # (E,)
         else:
             segment = self.token_type_embeddings(segment_ids)                        # (B, T, E)
         position = self.positions(ids.size(-1)).to(token)                            # (T, E)
-        total = token + segment + position
-        normed = self.LayerNorm(total)
-        note("token vectors", token)
-        note("segment vectors", segment.expand_as(token))
-        note("position vectors", position.expand_as(token))
-        note("sum", total)
-        note("LayerNorm", normed)
-        return self.dropout(normed)
+        token = tell(hook, "token vectors", token)
+        segment = tell(hook, "segment vectors", segment.expand_as(token))
+        position = tell(hook, "position vectors", position.expand_as(token))
+        total = tell(hook, "sum", token + segment + position)
+        return self.dropout(tell(hook, "LayerNorm", self.LayerNorm(total)))
 
     def positions(self, length: int) -> Tensor:
         """The vectors that tell the first token from the second: (T, E)."""
@@ -125,22 +133,22 @@ def attention_scores(query: Tensor, key: Tensor) -> Tensor:
     return query * (1.0 / math.sqrt(query.size(-1))) @ key.transpose(-2, -1)         # (B, H, T, T)
 
 
-def attention_weights(scores: Tensor, is_token: Tensor | None) -> Tensor:
+def attention_weights(scores: Tensor, mask: Tensor | None) -> Tensor:
     """How much each token looks at each other; rows sum to one, padding gets zero."""
-    if is_token is not None:
-        scores = scores.masked_fill(~is_token, torch.finfo(scores.dtype).min)
+    if mask is not None:
+        scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
     return scores.softmax(dim=-1)
 
 
-def each_query(attention_mask: Tensor) -> Tensor:
+def broadcast_mask(attention_mask: Tensor) -> Tensor:
     """Bring a 1/0 mask of any usual shape to four axes that stretch to (B, H, T, T)."""
-    is_token = attention_mask.bool()
-    if is_token.dim() == 2:
-        return is_token[:, None, None]                                               # (B, 1, 1, T)
-    if is_token.dim() == 3:
-        return is_token[:, None]                                                     # (B, 1, T, T)
-    if is_token.dim() == 4:
-        return is_token
+    mask = attention_mask.bool()
+    if mask.dim() == 2:
+        return mask[:, None, None]                                               # (B, 1, 1, T)
+    if mask.dim() == 3:
+        return mask[:, None]                                                     # (B, 1, T, T)
+    if mask.dim() == 4:
+        return mask
     raise ValueError(f"the attention mask has shape {tuple(attention_mask.shape)}: expected "
                      "(B, T), (B, T, T) or (B, H, T, T)")
 
@@ -158,27 +166,24 @@ class BertSelfAttention(nn.Module):
         self.output = nn.Linear(config.hidden_size, config.hidden_size)
         self.dropout = nn.Dropout(config.attention_probs_dropout_prob)
 
-    def forward(self, hidden: Tensor, is_token: Tensor | None, lean: bool = False,
-                heads_on: Tensor | None = None,
-                note: Note = ignore) -> tuple[Tensor, Tensor | None]:
+    def forward(self, hidden: Tensor, mask: Tensor | None, need_weights: bool = True,
+                head_mask: Tensor | None = None,
+                hook: Hook = no_hook) -> tuple[Tensor, Tensor | None]:
         heads = self.qkv(hidden).unflatten(-1, (3, self.num_heads, -1))            # (B, T, 3, H, D)
         query, key, value = heads.permute(2, 0, 3, 1, 4)                             # (B, H, T, D)
-        if lean and heads_on is None:
+        if not need_weights and head_mask is None:
             weights = None
             rate = self.dropout.p if self.training else 0.0
-            context = F.scaled_dot_product_attention(query, key, value, is_token, rate)
+            context = F.scaled_dot_product_attention(query, key, value, mask, rate)
         else:
-            scores = attention_scores(query, key)                                    # (B, H, T, T)
-            weights = attention_weights(scores, is_token)                            # (B, H, T, T)
+            query, key = tell(hook, "query", query), tell(hook, "key", key)
+            value = tell(hook, "value", value)
+            scores = tell(hook, "scores", attention_scores(query, key))              # (B, H, T, T)
+            weights = tell(hook, "attention", attention_weights(scores, mask))       # (B, H, T, T)
             context = self.dropout(weights) @ value                                  # (B, H, T, D)
-            note("query", query)
-            note("key", key)
-            note("value", value)
-            note("scores", scores)
-            note("attention", weights)
-        if heads_on is not None:
-            context = context * heads_on[..., None, None]
-        note("context", context)
+        if head_mask is not None:
+            context = context * head_mask[..., None, None]
+        context = tell(hook, "context", context)
         joined = context.transpose(1, 2).flatten(2)                                  # (B, T, E)
         return self.output(joined), weights
 
@@ -192,9 +197,9 @@ class BertFeedForward(nn.Module):
         self.output = nn.Linear(config.intermediate_size, config.hidden_size)
         self.activation = ACTIVATIONS[config.hidden_act]
 
-    def forward(self, hidden: Tensor, note: Note = ignore) -> Tensor:
+    def forward(self, hidden: Tensor, hook: Hook = no_hook) -> Tensor:
         inner = self.activation(self.intermediate(hidden))                           # (B, T, F)
-        note("feed-forward activations", inner)
+        inner = tell(hook, "feed-forward activations", inner)
         return self.output(inner)                                                    # (B, T, E)
 
 
@@ -210,35 +215,25 @@ class BertLayer(nn.Module):
         self.output_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
 
-    def forward(self, hidden: Tensor, is_token: Tensor | None, lean: bool = False,
-                heads_on: Tensor | None = None,
-                note: Note = ignore) -> tuple[Tensor, Tensor | None]:
+    def forward(self, hidden: Tensor, mask: Tensor | None, need_weights: bool = True,
+                head_mask: Tensor | None = None,
+                hook: Hook = no_hook) -> tuple[Tensor, Tensor | None]:
         if self.is_pre_norm:
-            normed = self.attention_norm(hidden)
-            note("attention LayerNorm", normed)
-            attended, weights = self.attention(normed, is_token, lean, heads_on, note)
-            note("attention output", attended)
-            hidden = hidden + self.dropout(attended)
-            note("attention residual", hidden)
-            normed = self.output_norm(hidden)
-            note("feed-forward LayerNorm", normed)
-            widened = self.feed_forward(normed, note)
-            note("feed-forward output", widened)
-            hidden = hidden + self.dropout(widened)
-            note("feed-forward residual", hidden)
+            normed = tell(hook, "attention LayerNorm", self.attention_norm(hidden))
+            attended, weights = self.attention(normed, mask, need_weights, head_mask, hook)
+            attended = tell(hook, "attention output", attended)
+            hidden = tell(hook, "attention residual", hidden + self.dropout(attended))
+            normed = tell(hook, "feed-forward LayerNorm", self.output_norm(hidden))
+            widened = tell(hook, "feed-forward output", self.feed_forward(normed, hook))
+            hidden = tell(hook, "feed-forward residual", hidden + self.dropout(widened))
             return hidden, weights
-        attended, weights = self.attention(hidden, is_token, lean, heads_on, note)
-        note("attention output", attended)
-        summed = hidden + self.dropout(attended)
-        note("attention residual", summed)
-        hidden = self.attention_norm(summed)
-        note("attention LayerNorm", hidden)
-        widened = self.feed_forward(hidden, note)
-        note("feed-forward output", widened)
-        summed = hidden + self.dropout(widened)
-        note("feed-forward residual", summed)
-        hidden = self.output_norm(summed)
-        note("feed-forward LayerNorm", hidden)
+        attended, weights = self.attention(hidden, mask, need_weights, head_mask, hook)
+        attended = tell(hook, "attention output", attended)
+        summed = tell(hook, "attention residual", hidden + self.dropout(attended))
+        hidden = tell(hook, "attention LayerNorm", self.attention_norm(summed))
+        widened = tell(hook, "feed-forward output", self.feed_forward(hidden, hook))
+        summed = tell(hook, "feed-forward residual", hidden + self.dropout(widened))
+        hidden = tell(hook, "feed-forward LayerNorm", self.output_norm(summed))
         return hidden, weights
 
 
@@ -252,27 +247,27 @@ class BertEncoder(nn.Module):
         self.final_norm = (nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
                            if is_pre_norm else nn.Identity())
 
-    def forward(self, hidden: Tensor, is_token: Tensor | None, lean: bool = False,
-                heads_on: Tensor | None = None, note: Note = ignore,
+    def forward(self, hidden: Tensor, mask: Tensor | None, need_weights: bool = True,
+                head_mask: Tensor | None = None, hook: Hook = no_hook,
                 ) -> tuple[Tensor, tuple[Tensor, ...], tuple[Tensor, ...]]:
         states, attentions = [hidden], []
         for number, layer in enumerate(self.layer, 1):
-            on = None if heads_on is None else heads_on[..., number - 1, :]          # (…, H)
-            noting = note if note is ignore else _prefixed(note, f"layer {number} · ")
-            hidden, weights = layer(hidden, is_token, lean, on, noting)
-            if not lean:
+            on = None if head_mask is None else head_mask[..., number - 1, :]          # (…, H)
+            layer_hook = hook if hook is no_hook else _prefixed(hook, f"layer {number} · ")
+            hidden, weights = layer(hidden, mask, need_weights, on, layer_hook)
+            if need_weights:
                 states.append(hidden)
                 attentions.append(weights)
         hidden = self.final_norm(hidden)
         if isinstance(self.final_norm, nn.LayerNorm):
-            note("final LayerNorm", hidden)
-        if lean:
+            hidden = tell(hook, "final LayerNorm", hidden)
+        if not need_weights:
             return hidden, (), ()
         return hidden, (*states[:-1], hidden), tuple(attentions)
 
 
-def _prefixed(note: Note, prefix: str) -> Note:
-    return lambda name, value: note(prefix + name, value)
+def _prefixed(hook: Hook, prefix: str) -> Hook:
+    return lambda name, value: hook(prefix + name, value)
 
 
 class BertPooler(nn.Module):
@@ -283,13 +278,13 @@ class BertPooler(nn.Module):
         self.takes_mean = config.pooling == "mean"
         self.dense = nn.Linear(config.hidden_size, config.hidden_size)
 
-    def forward(self, hidden: Tensor, is_token: Tensor | None) -> Tensor:
+    def forward(self, hidden: Tensor, mask: Tensor | None) -> Tensor:
         if not self.takes_mean:
             first = hidden[:, 0]                                                     # (B, E)
-        elif is_token is None:
+        elif mask is None:
             first = hidden.mean(dim=1)
         else:
-            is_seen = is_token.flatten(1, 2).any(dim=1)[..., None]                   # (B, T, 1)
+            is_seen = mask.flatten(1, 2).any(dim=1)[..., None]                   # (B, T, 1)
             first = (hidden * is_seen).sum(dim=1) / is_seen.sum(dim=1)
         return torch.tanh(self.dense(first))
 
@@ -305,22 +300,22 @@ class BertModel(nn.Module):
         self.pooler = BertPooler(config)
 
     def forward(self, ids: Tensor, segment_ids: Tensor | None = None,
-                attention_mask: Tensor | None = None, *, lean: bool = False,
-                heads_on: Tensor | None = None, note: Note = ignore) -> BertOutput:
+                attention_mask: Tensor | None = None, *, need_weights: bool = True,
+                head_mask: Tensor | None = None, hook: Hook = no_hook) -> BertOutput:
         """Run the network on (B, T) ids.
 
         `attention_mask` is 1 (or True) for tokens and 0 for padding: (B, T), or (B, T, T) to say
-        it for each query, or (B, H, T, T) for each head as well. `heads_on` switches heads off for
-        this call: 1/0 of shape (L, H) or (B, L, H). `note` is told every tensor on the way.
+        it for each query, or (B, H, T, T) for each head as well. `head_mask` switches heads off for
+        this call: 1/0 of shape (L, H) or (B, L, H). `hook` is told every tensor on the way and may
+        put another in its place.
         """
         if ids.size(-1) > self.config.max_position_embeddings:
             raise ValueError(f"the text has {ids.size(-1)} pieces: this model reads at most "
                              f"{self.config.max_position_embeddings}")
-        is_token = None if attention_mask is None else each_query(attention_mask)
-        hidden = self.embeddings(ids, segment_ids, note)                             # (B, T, E)
-        hidden, states, attentions = self.encoder(hidden, is_token, lean, heads_on, note)
-        pooled = self.pooler(hidden, is_token)                                       # (B, E)
-        note("pooled", pooled)
+        mask = None if attention_mask is None else broadcast_mask(attention_mask)
+        hidden = self.embeddings(ids, segment_ids, hook)                             # (B, T, E)
+        hidden, states, attentions = self.encoder(hidden, mask, need_weights, head_mask, hook)
+        pooled = tell(hook, "pooled", self.pooler(hidden, mask))                     # (B, E)
         return BertOutput(hidden, pooled, states, attentions)
 
 
@@ -351,12 +346,12 @@ class BertForPreTraining(nn.Module):
 
     def forward(self, ids: Tensor, segment_ids: Tensor | None = None,
                 attention_mask: Tensor | None = None, *, predict_at: Tensor | None = None,
-                lean: bool = False, heads_on: Tensor | None = None,
-                note: Note = ignore) -> PreTrainingOutput:
+                need_weights: bool = True, head_mask: Tensor | None = None,
+                hook: Hook = no_hook) -> PreTrainingOutput:
         """Score every place, or with `predict_at` (a (B, T) mask) only those, which saves most of
         the work: the vocabulary is the widest layer of all."""
-        output = self.bert(ids, segment_ids, attention_mask, lean=lean, heads_on=heads_on,
-                           note=note)
+        output = self.bert(ids, segment_ids, attention_mask, need_weights=need_weights,
+                           head_mask=head_mask, hook=hook)
         hidden = output.hidden if predict_at is None else output.hidden[predict_at]  # (M, E)
         mlm_logits = self.mlm(hidden, self.bert.embeddings.word_embeddings.weight)
         return PreTrainingOutput(mlm_logits, self.nsp(output.pooled), output)
@@ -376,13 +371,13 @@ class BertForSequenceClassification(nn.Module):
         self.classifier = nn.Linear(config.hidden_size, len(config.id2label))
 
     def forward(self, ids: Tensor, segment_ids: Tensor | None = None,
-                attention_mask: Tensor | None = None, *, lean: bool = False,
-                heads_on: Tensor | None = None, note: Note = ignore) -> ClassificationOutput:
-        output = self.bert(ids, segment_ids, attention_mask, lean=lean, heads_on=heads_on,
-                           note=note)
+                attention_mask: Tensor | None = None, *, need_weights: bool = True,
+                head_mask: Tensor | None = None, hook: Hook = no_hook) -> ClassificationOutput:
+        output = self.bert(ids, segment_ids, attention_mask, need_weights=need_weights,
+                           head_mask=head_mask, hook=hook)
         logits = self.classifier(self.dropout(output.pooled))                        # (B, C)
-        note("logits", logits)
-        note("probabilities", logits.softmax(dim=-1))
+        logits = tell(hook, "logits", logits)
+        hook("probabilities", logits.softmax(dim=-1))
         return ClassificationOutput(logits, output)
 
 

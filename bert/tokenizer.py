@@ -24,10 +24,17 @@ import numpy as np
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 from tokenizers import decoders as token_decoders
 
+from bert.errors import UserError
+
 PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 LONGEST_TEXT = 20_000  # characters that are looked at; far beyond what any position table holds
 LONGEST_WORD = 100  # letters; WordPiece gives up on longer words, so they are cut first
 SMALLEST_VOCABULARY = len(SPECIAL_TOKENS) + 2
+EMOJI = (  # always in the alphabet: people type them alone, and text corpora hardly hold any
+    "😀😁😂🤣😃😄😅😆😉😊😋😎😍😘🥰🙂🤗🤩🤔😐😑😶🙄😏😣😥😮🤐😯😪😫🥱😴😌😛😜🤤😒😓😔"
+    "😕🙃😲🙁😖😞😟😤😢😭😦😧😨😩🤯😬😰😱🥵🥶😳🤪😵😡😠🤬😷🤒🤕🤢🤮😇🥳🥺🥹🫠🫶🤭🤫🧐"
+    "💀👻💩🙈🙏👍👎👏🙌💪✌🤞👌👋🤝🤷🤦❤💔💕💖💗💙💚💛💜🖤🤍🔥✨⭐🌟💯🎉🎊🎁🎂🎶🎵🏆"
+    "🥇🌸🌹🌞☀🌈⛄❄☔☕🍀🐶🐱🐾🏃✈🚀💤💢💦💨♥♡☆★")
 SPACES = Regex(r"[\t\n\r\x0b\x0c\x85\u2028\u2029]")
 UNSEEN = Regex(r"[\p{Cc}\p{Cf}\p{Co}\x{FE00}-\x{FE0F}]")  # control, zero-width, private, variants
 
@@ -86,7 +93,7 @@ class Batch:
 
     ids: np.ndarray          # (B, T) int64
     segment_ids: np.ndarray  # (B, T) int64
-    is_token: np.ndarray     # (B, T) bool; False is padding
+    attention_mask: np.ndarray     # (B, T) bool; False is padding
 
 
 def clean(text: str) -> str:
@@ -100,13 +107,16 @@ class WordPieceTokenizer:
     def __init__(self, backend: Tokenizer) -> None:
         backend.no_padding()
         backend.no_truncation()
-        for token in SPECIAL_TOKENS:
-            if backend.token_to_id(token) is None:
-                raise ValueError(f"the vocabulary has no {token}: not a BERT tokenizer")
         self.backend = backend
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (
-            backend.token_to_id(token) for token in SPECIAL_TOKENS)
+            self._special_id(token) for token in SPECIAL_TOKENS)
         self._size = max(backend.get_vocab().values()) + 1  # ids may have gaps in others' files
+
+    def _special_id(self, token: str) -> int:
+        number = self.backend.token_to_id(token)
+        if number is None:
+            raise UserError(f"the vocabulary has no {token}: not a BERT tokenizer")
+        return number
 
     def __len__(self) -> int:
         return self._size
@@ -140,7 +150,8 @@ class WordPieceTokenizer:
                 for row_texts, row_parsed in zip(zip(*sides, strict=True),
                                                  zip(*parsed, strict=True), strict=True)]
 
-    def _assemble(self, texts: tuple[str, ...], parsed: tuple, max_length: int | None) -> Encoding:
+    def _assemble(self, texts: tuple[str, ...], parsed: tuple[Any, ...],
+                  max_length: int | None) -> Encoding:
         lengths = [len(side.ids) for side in parsed]
         if max_length is not None:
             room = max(max_length - 1 - len(parsed), 0)
@@ -169,18 +180,48 @@ class WordPieceTokenizer:
         too_long = any(len(text) > LONGEST_TEXT for text in texts)
         return Encoding(texts, ids, pieces, segments, offsets, word_ids, cut or too_long)
 
+    def encode_masked(self, text: str) -> tuple[list[int], int]:
+        """The ids of a text with one [MASK] and the place of the mask; letters that touch it
+        continue its word.
+
+        >>> tokenizer.encode_masked("[MASK]를 마셨다")  # [CLS] [MASK] ##를 마셨 ##다 [SEP]
+        ([2, 4, 5211, 9120, 5003, 3], 1)
+        """
+        text = clean(text)[:LONGEST_TEXT]
+        if text.count(MASK) != 1:
+            raise UserError(f"the text has {text.count(MASK)} times {MASK}: put it there once")
+        before, after = text.split(MASK)
+        tail = re.split(r"[\W_]", after, maxsplit=1)[0]
+        head_ids, rest_ids = self.encode_ids([before, after[len(tail):]])
+        ids = [self.cls_id, *head_ids, self.mask_id, *self._continued(tail), *rest_ids, self.sep_id]
+        return ids, 1 + len(head_ids)
+
+    def _continued(self, letters: str) -> list[int]:
+        """Letters as pieces inside a word, the longest known one first."""
+        if self.backend.normalizer is not None:
+            letters = self.backend.normalizer.normalize_str(letters)
+        ids: list[int] = []
+        while letters:
+            for end in range(len(letters), 0, -1):
+                piece_id = self.backend.token_to_id("##" + letters[:end])
+                if piece_id is not None:
+                    break
+            ids.append(self.unk_id if piece_id is None else piece_id)
+            letters = letters[end:]
+        return ids
+
     def pad(self, encodings: list[Encoding]) -> Batch:
         """Stack encodings into one rectangle, [PAD] at the end of the shorter ones."""
         shape = len(encodings), max(len(encoding.ids) for encoding in encodings)
         ids = np.full(shape, self.pad_id, dtype=np.int64)
         segment_ids = np.zeros(shape, dtype=np.int64)
-        is_token = np.zeros(shape, dtype=bool)
+        attention_mask = np.zeros(shape, dtype=bool)
         for row, encoding in enumerate(encodings):
             length = len(encoding.ids)
             ids[row, :length] = encoding.ids
             segment_ids[row, :length] = encoding.segment_ids
-            is_token[row, :length] = True
-        return Batch(ids, segment_ids, is_token)
+            attention_mask[row, :length] = True
+        return Batch(ids, segment_ids, attention_mask)
 
     def encode_ids(self, lines: list[str]) -> list[list[int]]:
         """Only the ids, without special tokens: the fast way through a corpus."""
@@ -212,8 +253,9 @@ class WordPieceTokenizer:
         self.backend.save(str(folder / "tokenizer.json"))
         names = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"),
                          SPECIAL_TOKENS, strict=True))
-        described = {"tokenizer_class": "PreTrainedTokenizerFast", **names,
-                     "model_input_names": ["input_ids", "token_type_ids", "attention_mask"]}
+        described: dict[str, Any] = {
+            "tokenizer_class": "PreTrainedTokenizerFast", **names,
+            "model_input_names": ["input_ids", "token_type_ids", "attention_mask"]}
         if max_length is not None:
             described["model_max_length"] = max_length
         (folder / "tokenizer_config.json").write_text(
@@ -223,31 +265,32 @@ class WordPieceTokenizer:
     def load(cls, path: Path) -> Self:
         """Read a tokenizer.json; what is wrong with it is said in one sentence."""
         if not path.is_file():
-            raise FileNotFoundError(f"{path} is missing: a checkpoint needs its tokenizer")
+            raise UserError(f"{path} is missing: a checkpoint needs its tokenizer")
         try:
             described = path.read_text(encoding="utf-8")
             check_parts(json.loads(described))
             return cls(Tokenizer.from_str(described))
         except (AttributeError, KeyError, TypeError):
-            raise ValueError(f"{path} is not a usable tokenizer: it describes no WordPiece as the "
-                             "library writes it") from None
+            raise UserError(f"{path} is not a usable tokenizer: it describes no WordPiece as the "
+                            "library writes it") from None
         except Exception as error:  # the library raises bare Exception for malformed files
-            raise ValueError(f"{path} is not a usable tokenizer: {error}") from None
+            raise UserError(f"{path} is not a usable tokenizer: {error}") from None
 
     # ------------------------------------------------------------------ training
 
     @classmethod
     def train(cls, lines: Iterable[str], vocab_size: int = 16_000, lower_case: bool = True,
-              alphabet_size: int = 2_600) -> Self:
+              alphabet_size: int = 2_000) -> Self:
         """Learn a vocabulary of exactly `vocab_size` pieces (fewer if the text has fewer); the same
         text gives the same vocabulary."""
         if vocab_size < SMALLEST_VOCABULARY:
-            raise ValueError(f"vocab_size is {vocab_size}: expected at least {SMALLEST_VOCABULARY}")
+            raise UserError(f"vocab_size is {vocab_size}: expected at least {SMALLEST_VOCABULARY}")
         if alphabet_size < 1:
-            raise ValueError(f"alphabet_size is {alphabet_size}: expected at least 1")
+            raise UserError(f"alphabet_size is {alphabet_size}: expected at least 1")
         lines = [clean(line) for line in lines]
-        room = (vocab_size - len(SPECIAL_TOKENS)) // 2  # each letter is two pieces
-        alphabet = _alphabet(lines, min(alphabet_size, room), lower_case)
+        alphabet = _alphabet(lines, alphabet_size, vocab_size - len(SPECIAL_TOKENS), lower_case)
+        if not any(map(_is_letter, alphabet)):
+            raise UserError("the text has no Korean or English letter to make pieces of")
         # The trainer settles ties by number and numbers `##c` in an order that changes from run to
         # run; given beforehand, the same text makes the same vocabulary.
         inside = ["##" + character for character in alphabet if _is_letter(character)]
@@ -255,7 +298,8 @@ class WordPieceTokenizer:
         learner.normalizer = _normalizer(lower_case)
         learner.pre_tokenizer = _splitter(r"[^\p{Latin}\p{Hangul}\p{Nd}]")
         learner.train_from_iterator(lines, trainers.WordPieceTrainer(
-            vocab_size=vocab_size, initial_alphabet=alphabet, limit_alphabet=len(alphabet),
+            vocab_size=vocab_size + len(alphabet), initial_alphabet=alphabet,
+            limit_alphabet=len(alphabet),
             special_tokens=[*SPECIAL_TOKENS, *inside], show_progress=False))
         pieces = sorted(learner.get_vocab(), key=learner.get_vocab().__getitem__)
         return cls._from_pieces(pieces, vocab_size, lower_case)
@@ -288,10 +332,10 @@ def check_parts(described: dict[str, Any]) -> None:
     """Refuse a tokenizer.json with parts that no BERT has, before the library builds them."""
     model = described["model"]
     if model.get("type", "WordPiece") != "WordPiece" or model["unk_token"] != UNK:
-        raise ValueError(f"expected WordPiece with {UNK}")
+        raise UserError(f"expected WordPiece with {UNK}")
     if UNK not in model["vocab"] or model["max_input_chars_per_word"] > LONGEST_TEXT // 20:
-        raise ValueError(f"expected {UNK} in the vocabulary and words of at most "
-                         f"{LONGEST_TEXT // 20} letters")
+        raise UserError(f"expected {UNK} in the vocabulary and words of at most "
+                        f"{LONGEST_TEXT // 20} letters")
     waiting = [(described.get("normalizer"), NORMALIZERS),
                (described.get("pre_tokenizer"), SPLITTERS)]
     while waiting:
@@ -299,9 +343,9 @@ def check_parts(described: dict[str, Any]) -> None:
         if part is None:
             continue
         if part["type"] not in known:
-            raise ValueError(f"{part['type'][:40]!r} is no part of a BERT's tokenizer")
+            raise UserError(f"{part['type'][:40]!r} is no part of a BERT's tokenizer")
         if len(part.get("content", "")) > 1:
-            raise ValueError("Replace may put in one character, not more")
+            raise UserError("Replace may put in one character, not more")
         inside = part.get("normalizers", []) + part.get("pretokenizers", [])
         waiting += [(inner, known) for inner in inside]
 
@@ -311,18 +355,22 @@ def _normalizer(lower_case: bool) -> normalizers.Normalizer:
     return normalizers.Sequence(steps + [normalizers.Lowercase()] * lower_case)
 
 
-def _alphabet(lines: list[str], size: int, lower_case: bool) -> list[str]:
-    """The `size` most frequent characters after normalisation, in the order of Unicode."""
-    raw: Counter[str] = Counter()
+def _alphabet(lines: list[str], size: int, room: int, lower_case: bool) -> list[str]:
+    """The emoji and the most frequent characters after normalisation, `size` in all and no more
+    than `room` pieces, in the order of Unicode. Emoji that would fill half the room stay out."""
+    emoji = set(EMOJI if len(set(EMOJI)) <= room // 2 else "")
+    raw: Counter[str] = Counter(emoji)
     for line in lines:
         raw.update(line)
     normalizer = _normalizer(lower_case)
     counts: Counter[str] = Counter()
     for character, count in raw.items():
         for normal in normalizer.normalize_str(character):
-            if not normal.isspace():
+            if not normal.isspace() and not _is_foreign(normal):
                 counts[normal] += count
-    return sorted(sorted(counts, key=lambda normal: (-counts[normal], normal))[:size])
+    usual = sorted(counts, key=lambda normal: (normal not in emoji, -counts[normal], normal))
+    most = len(emoji) + (room - len(emoji)) // 2  # each letter is two pieces
+    return sorted(usual[:min(size, most)])
 
 
 def _splitter(set_apart: str) -> pre_tokenizers.PreTokenizer:
@@ -331,6 +379,12 @@ def _splitter(set_apart: str) -> pre_tokenizers.PreTokenizer:
     return pre_tokenizers.Sequence([
         pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Split(Regex(set_apart), "isolated"),
         pre_tokenizers.Split(Regex(f".{{{LONGEST_WORD}}}"), "isolated")])
+
+
+def _is_foreign(character: str) -> bool:
+    """A letter of neither language; it would take two places of the vocabulary."""
+    return (unicodedata.category(character)[0] == "L"
+            and not unicodedata.name(character, "").startswith(("LATIN", "HANGUL")))
 
 
 def _is_letter(character: str) -> bool:

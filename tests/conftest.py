@@ -7,22 +7,24 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 import torch
 import torch.nn.functional as F
+from by_hand import ByHand
 
 from bert.checkpoint import save_checkpoint, untrained
+from bert.classifier import EmotionClassifier
 from bert.config import BertConfig
-from bert.labels import KEYS
+from bert.emotions import KEYS
 from bert.model import BertForPreTraining, BertForSequenceClassification
-from bert.predict import EmotionClassifier
+from bert.studies.base import StudyContext
 from bert.tokenizer import WordPieceTokenizer
 
-pytest_plugins = ("page_fixtures",)
+pytest_plugins = ("page_fixtures", "training_fixtures")
 ROOT = Path(__file__).parent.parent
 LINES = {
     "achievement": ("드디어 마라톤을 완주했다", "I finally fixed the bug after three days"),
@@ -65,7 +67,7 @@ def texts() -> list[str]:
 
 @pytest.fixture(scope="session")
 def tokenizer(texts: list[str]) -> WordPieceTokenizer:
-    return WordPieceTokenizer.train(texts, vocab_size=420)
+    return WordPieceTokenizer.train(texts, vocab_size=565)
 
 
 @pytest.fixture(scope="session")
@@ -89,12 +91,12 @@ def emotion_folder(checkpoints_folder: Path, tokenizer: WordPieceTokenizer,
     model = untrained(tiny_config, BertForSequenceClassification)
     labels = [key for key, group in LINES.items() for _ in group]
     batch = tokenizer.pad(tokenizer.encode_many([t for group in LINES.values() for t in group]))
-    ids, mask = torch.from_numpy(batch.ids), torch.from_numpy(batch.is_token)
+    ids, mask = torch.from_numpy(batch.ids), torch.from_numpy(batch.attention_mask)
     targets = torch.tensor([KEYS.index(label) for label in labels])
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     for _ in range(150):
         optimizer.zero_grad()
-        F.cross_entropy(model(ids, None, mask, lean=True).logits, targets).backward()
+        F.cross_entropy(model(ids, None, mask, need_weights=False).logits, targets).backward()
         optimizer.step()
     folder = checkpoints_folder / "emotion"
     save_checkpoint(folder, model, tokenizer)
@@ -116,12 +118,93 @@ def classifier(emotion_folder: Path) -> EmotionClassifier:
 
 
 @pytest.fixture
+def context(classifier: EmotionClassifier) -> StudyContext:
+    """What the studies of the tiny model share."""
+    return StudyContext(classifier)
+
+
+@pytest.fixture
+def served_context(classifier: EmotionClassifier, pretrained_folder: Path) -> StudyContext:
+    """The stages as the served page has them."""
+    return StudyContext(classifier)
+
+
+@pytest.fixture(scope="session")
+def deeper(tmp_path_factory: pytest.TempPathFactory, tokenizer: WordPieceTokenizer,
+           tiny_config: BertConfig) -> EmotionClassifier:
+    """Four untrained pre-norm layers that take the mean of all tokens."""
+    config = replace(tiny_config, num_hidden_layers=4, norm="pre", pooling="mean",
+                     id2label=("yes", "no"))
+    folder = tmp_path_factory.mktemp("deeper")
+    save_checkpoint(folder, untrained(config, BertForSequenceClassification), tokenizer)
+    return EmotionClassifier.load(folder)
+
+
+@pytest.fixture(scope="session", params=["post", "pre", "mean"])
+def any_context(request: pytest.FixtureRequest, tiny_config: BertConfig,
+                tokenizer: WordPieceTokenizer,
+                tmp_path_factory: pytest.TempPathFactory) -> StudyContext:
+    """Checkpoints in which no weight has a value that could hide a mistake."""
+    changes = {"pooling": "mean"} if request.param == "mean" else {"norm": request.param}
+    model = untrained(replace(tiny_config, **changes), BertForSequenceClassification)
+    generator = torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.2 * torch.randn(parameter.shape, generator=generator)
+    folder = tmp_path_factory.mktemp("any") / request.param
+    save_checkpoint(folder, model, tokenizer)
+    return StudyContext(EmotionClassifier.load(folder))
+
+
+@pytest.fixture
+def by_hand(any_context: StudyContext) -> ByHand:
+    """The first text of `lines` through those weights, computed in numpy."""
+    classifier = any_context.classifier
+    return ByHand(classifier.checkpoint.folder, classifier.config,
+                  classifier.encode(LINES["achievement"][0]).ids)
+
+
+@pytest.fixture(scope="session")
+def lively_folder(tmp_path_factory: pytest.TempPathFactory, tokenizer: WordPieceTokenizer,
+                  tiny_config: BertConfig) -> Path:
+    """A pre-trained stage with opinions: wide random weights, another seed than the untrained."""
+    folder = tmp_path_factory.mktemp("lively") / "pretrained"
+    config = replace(tiny_config, initializer_range=0.3)
+    save_checkpoint(folder, untrained(config, BertForPreTraining, seed=7), tokenizer)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def lively_context(classifier: EmotionClassifier, lively_folder: Path) -> StudyContext:
+    return StudyContext(classifier, lively_folder)
+
+
+@pytest.fixture(scope="session")
+def lively_theirs(lively_folder: Path):
+    """The same stage as transformers reads it."""
+    import transformers
+    return transformers.BertForPreTraining.from_pretrained(lively_folder).eval()
+
+
+@pytest.fixture(scope="session")
+def theirs(emotion_folder: Path, classifier: EmotionClassifier):
+    """What transformers finds in our folder: hidden states and attention of a line."""
+    import transformers
+    model = transformers.AutoModel.from_pretrained(emotion_folder, attn_implementation="eager",
+                                                   add_pooling_layer=False).eval()
+    ids = torch.tensor([classifier.encode(LINES["anger"][1]).ids])
+    with torch.inference_mode():
+        return model(ids, output_hidden_states=True, output_attentions=True)
+
+
+@pytest.fixture
 def call(capsys: pytest.CaptureFixture[str]) -> Callable[..., Finished]:
-    """Call a command in this process: call("bert.predict", "text", "--json")."""
-    def call(module: str, *arguments: object) -> Finished:
+    """Call a command in this process: call("predict", "text", "--json")."""
+    def call(command: str, *arguments: object) -> Finished:
         capsys.readouterr()
         try:
-            import_module(module).main([str(argument) for argument in arguments])
+            main = import_module("app" if command == "app" else f"bert.commands.{command}").main
+            main([str(argument) for argument in arguments])
             code = 0
         except SystemExit as end:
             code = end.code or 0
@@ -131,11 +214,11 @@ def call(capsys: pytest.CaptureFixture[str]) -> Callable[..., Finished]:
 
 @pytest.fixture
 def run() -> Callable[..., Finished]:
-    """Run a command in a process of its own: run("bert.predict", "--input", "-", stdin="…")."""
-    def run(module: str, *arguments: object, stdin: str | bytes = b"", **settings) -> Finished:
+    """Run a command in a process of its own: run("predict", "--input", "-", stdin="…")."""
+    def run(command: str, *arguments: object, stdin: str | bytes = b"", **settings) -> Finished:
         done = subprocess.run(
-            [sys.executable, "-m", module, *map(str, arguments)], cwd=ROOT, capture_output=True,
-            input=stdin.encode() if isinstance(stdin, str) else stdin,
+            [sys.executable, "-m", "bert", command, *map(str, arguments)], cwd=ROOT,
+            capture_output=True, input=stdin.encode() if isinstance(stdin, str) else stdin,
             env={**os.environ, "PYTHONUTF8": "1", **settings})
         return Finished(done.returncode, done.stdout.decode(), done.stderr.decode())
     return run

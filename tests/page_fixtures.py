@@ -9,11 +9,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import expect
 
-from bert.browser import browser
+from bert.commands.browser import browser
 
 ROOT = Path(__file__).parent.parent
 WAIT = 60_000  # milliseconds: a limit for a hang, never reached otherwise
+expect.set_options(timeout=WAIT)
 
 
 class Server:

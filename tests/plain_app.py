@@ -2,7 +2,7 @@
 
     python tests/plain_app.py CHECKPOINT
 
-The peer of app.py in bert.bench: same weights, same two pictures.
+The peer of app.py in bert bench: same weights, same two pictures.
 """
 
 import sys

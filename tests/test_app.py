@@ -18,7 +18,9 @@ from gradio_client import Client
 from gradio_client.exceptions import AppError
 
 import app
-from bert import exports, views
+from bert.explain import attention as views
+from bert.page import downloads as exports
+from bert.studies.base import unpack
 
 ROOT = Path(__file__).parent.parent
 TEXT = "드디어 마라톤을 완주했다"
@@ -131,8 +133,8 @@ def test_the_page_gets_everything_it_draws_in_one_answer(server, classifier):
     assert given["care"] is False
     assert [item["key"] for item in given["model"]["classes"]] == list(classifier.keys)
     assert given["model"]["hash"] == classifier.checkpoint.digest()
-    size = len(given["pieces"])
-    matrices = views.unpack(given["matrices"], (2 * 2 + 1, size, size))
+    matrices = unpack(given["matrices"])
+    assert matrices.shape == (2 * 2 + 1, len(given["pieces"]), len(given["pieces"]))
     np.testing.assert_allclose(matrices[3], expected.attentions[1, 1], atol=0.5 / 255 + 1e-5)
 
 
@@ -237,7 +239,7 @@ def test_nothing_outside_the_page_folder_is_served(server):
 
 
 def test_the_page_asks_no_other_server_for_anything():
-    for path in (*(ROOT / "assets" / "page").glob("*.js"), ROOT / "assets" / "page" / "style.css"):
+    for path in (*(ROOT / "assets" / "page").rglob("*.js"), ROOT / "assets" / "page" / "style.css"):
         assert "http://" not in path.read_text(encoding="utf-8")
         assert "https://" not in path.read_text(encoding="utf-8")
 

@@ -23,10 +23,10 @@ from bert.checkpoint import (
     to_hugging_face,
     untrained,
 )
+from bert.classifier import EmotionClassifier
 from bert.config import BertConfig
-from bert.labels import KEYS
+from bert.emotions import KEYS
 from bert.model import BertForPreTraining, BertForSequenceClassification, BertModel
-from bert.predict import EmotionClassifier
 from bert.tokenizer import WordPieceTokenizer
 
 ROOT = Path(__file__).parent.parent
@@ -59,7 +59,7 @@ def complaint(folder: Path) -> str:
 def inputs(tokenizer: WordPieceTokenizer) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     batch = tokenizer.pad(tokenizer.encode_many(TEXTS, TEXTS[::-1]))
     return (torch.from_numpy(batch.ids), torch.from_numpy(batch.segment_ids),
-            torch.from_numpy(batch.is_token).long())
+            torch.from_numpy(batch.attention_mask).long())
 
 
 def theirs_saved(name: str, folder: Path, tokenizer: WordPieceTokenizer,

@@ -3,17 +3,9 @@ from dataclasses import dataclass, fields, replace
 
 import pytest
 
-from bert.config import (
-    HUGGING_FACE_FIXED,
-    HUGGING_FACE_ONLY,
-    BertConfig,
-    Parser,
-    add_options,
-    described_call,
-    option,
-    read_options,
-)
-from bert.labels import EMOTIONS, KEYS, display_name
+from bert.arguments import Parser, add_options, described_call, option, read_options
+from bert.config import HUGGING_FACE_FIXED, HUGGING_FACE_ONLY, BertConfig
+from bert.emotions import EMOTIONS, KEYS, display_name
 
 
 def test_the_ten_classes_keep_their_keys_order_and_names():
@@ -168,8 +160,8 @@ def test_the_network_can_be_described_by_flags():
 def test_a_kept_command_says_nothing_of_the_machine_it_ran_on(monkeypatch):
     monkeypatch.setattr("sys.argv", ["x.py", "--data", "/some/where/test.tsv", "--out=/else/where",
                                      "runs/a", "--name=b", "two words"])
-    assert described_call("bert.evaluate") == (
-        "python -m bert.evaluate --data test.tsv --out=where runs/a --name=b 'two words'")
+    assert described_call("evaluate") == (
+        "python -m bert evaluate --data test.tsv --out=where runs/a --name=b 'two words'")
 
 
 @pytest.mark.parametrize("arguments", [["--steps", "many"], ["--what"], ["a\nb"], ["--steps"]])

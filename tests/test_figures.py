@@ -10,8 +10,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-import bert.figures
-from bert.figures import (
+import bert.drawing.figures
+from bert.drawing.figures import (
     coloured,
     draw_attention,
     draw_bars,
@@ -23,8 +23,8 @@ from bert.figures import (
     save_figure,
     wrapped,
 )
-from bert.labels import EMOTIONS, KEYS, class_colour, display_name
-from bert.metrics import reliability
+from bert.emotions import EMOTIONS, KEYS, class_colour, display_name
+from bert.training.metrics import reliability
 
 TOKENS = ["[CLS]", "드디어", "##했다", r"$\foo$", "🦄", "$", "\\", "{", "ﷺ", "\u0301", "[SEP]"]
 

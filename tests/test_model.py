@@ -11,7 +11,7 @@ import torch.nn.functional as F
 import bert.model
 from bert.checkpoint import untrained
 from bert.config import BertConfig
-from bert.labels import KEYS
+from bert.emotions import KEYS
 from bert.model import (
     BertForPreTraining,
     BertForSequenceClassification,
@@ -130,10 +130,9 @@ def test_the_lean_way_agrees_with_the_explicit_one():
     model = make(BertForPreTraining)
     ids, mask = some_ids(3, 9), torch.ones(3, 9)
     mask[1, 5:] = 0
-    lean, full = model(ids, None, mask, lean=True), model(ids, None, mask)
+    lean, full = model(ids, None, mask, need_weights=False), model(ids, None, mask)
     assert torch.allclose(lean.nsp_logits, full.nsp_logits, atol=1e-5)
-    is_token = mask.bool()
-    assert torch.allclose(lean.mlm_logits[is_token], full.mlm_logits[is_token], atol=1e-4)
+    assert torch.allclose(lean.mlm_logits[mask.bool()], full.mlm_logits[mask.bool()], atol=1e-4)
     assert (lean.bert.attentions, lean.bert.hidden_states) == ((), ())
 
 
@@ -171,14 +170,14 @@ def test_word_embeddings_are_tied_to_the_mlm_decoder():
 
 @pytest.mark.parametrize("changes", [
     {}, {"norm": "pre"}, {"positions": "sinusoidal"}, {"pooling": "mean"}])
-@pytest.mark.parametrize("lean", [False, True])
+@pytest.mark.parametrize("need_weights", [True, False])
 @torch.inference_mode()
-def test_padding_changes_no_prediction(changes, lean):
+def test_padding_changes_no_prediction(changes, need_weights):
     model, ids = make(BertForSequenceClassification, **changes), some_ids(1, 6)
-    alone = model(ids, lean=lean)
+    alone = model(ids, need_weights=need_weights)
     padded = torch.cat([ids, some_ids(1, 9, seed=5)], dim=1)  # whatever stands in the padding
     mask = torch.tensor([[1] * 6 + [0] * 9])
-    together = model(padded, None, mask, lean=lean)
+    together = model(padded, None, mask, need_weights=need_weights)
     assert torch.allclose(alone.logits, together.logits, atol=1e-5)
     assert torch.allclose(alone.bert.hidden, together.bert.hidden[:, :6], atol=1e-5)
 
@@ -193,22 +192,22 @@ def test_padding_gets_no_attention_at_all():
 
 
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
-@pytest.mark.parametrize("lean", [False, True])
+@pytest.mark.parametrize("need_weights", [True, False])
 @torch.inference_mode()
-def test_every_usual_shape_of_mask_means_the_same(pooling, lean):
+def test_every_usual_shape_of_mask_means_the_same(pooling, need_weights):
     model, ids = make(pooling=pooling), some_ids()
     mask = torch.tensor([[1, 1, 1, 1, 0, 0, 0], [1, 1, 1, 1, 1, 1, 0]])
-    expected = model(ids, None, mask, lean=lean)
+    expected = model(ids, None, mask, need_weights=need_weights)
     for same in (mask.bool(), mask.float(), mask[:, None].expand(2, 7, 7), mask[:, None, None],
                  mask[:, None, None].expand(2, 4, 7, 7)):
-        found = model(ids, None, same, lean=lean)
+        found = model(ids, None, same, need_weights=need_weights)
         assert torch.allclose(found.hidden, expected.hidden, atol=1e-6)
         assert torch.allclose(found.pooled, expected.pooled, atol=1e-6)
-    shared = model(ids, None, mask[:1], lean=lean)
-    both = model(ids, None, mask[:1].expand(2, 7), lean=lean)
+    shared = model(ids, None, mask[:1], need_weights=need_weights)
+    both = model(ids, None, mask[:1].expand(2, 7), need_weights=need_weights)
     assert torch.allclose(shared.pooled, both.pooled, atol=1e-6)
     with pytest.raises(ValueError, match=r"mask has shape \(7,\): expected \(B, T\)"):
-        model(ids, None, mask[0], lean=lean)
+        model(ids, None, mask[0], need_weights=need_weights)
 
 
 @torch.inference_mode()
@@ -273,7 +272,7 @@ def test_each_activation_is_the_function_of_its_name():
     for name, values in expected.items():
         model = make(hidden_act=name)
         seen = {}
-        model(some_ids(), note=seen.__setitem__)
+        model(some_ids(), hook=seen.__setitem__)
         assert torch.allclose(bert.model.ACTIVATIONS[name](x), values, atol=1e-6)
         inner = model.encoder.layer[0].feed_forward.intermediate(
             seen["layer 1 · attention LayerNorm"])
@@ -292,7 +291,7 @@ def test_sinusoidal_positions_are_waves_and_need_no_parameter():
     assert not [name for name, _ in fixed.named_parameters() if "position" in name]
     assert learned.embeddings.position_embeddings.weight.shape == (24, 32)
     seen = {}
-    fixed(some_ids(), note=seen.__setitem__)
+    fixed(some_ids(), hook=seen.__setitem__)
     assert torch.equal(seen["position vectors"][1], table[:7])
 
 
@@ -335,7 +334,7 @@ def test_mean_pooling_reads_every_token_and_cls_pooling_the_first():
 def test_looking_inside_changes_nothing():
     model, ids = make(BertForSequenceClassification), some_ids()
     names = []
-    noted = model(ids, note=lambda name, value: names.append(name))
+    noted = model(ids, hook=lambda name, value: names.append(name))
     assert torch.equal(noted.logits, model(ids).logits)
     assert len(names) == len(set(names)) == 5 + 3 * 13 + 3
 
@@ -343,7 +342,7 @@ def test_looking_inside_changes_nothing():
 @torch.inference_mode()
 def test_a_pre_norm_run_tells_its_last_norm_as_well():
     seen = {}
-    output = make(norm="pre")(some_ids(), note=seen.__setitem__)
+    output = make(norm="pre")(some_ids(), hook=seen.__setitem__)
     assert torch.equal(seen["final LayerNorm"], output.hidden)
 
 
@@ -352,7 +351,7 @@ def test_a_head_that_is_off_equals_zeroing_its_slice_of_the_output_projection():
     ids, on = some_ids(), torch.ones(3, 4)
     on[1, 2] = 0
     model = make()
-    off = model(ids, heads_on=on)
+    off = model(ids, head_mask=on)
     with torch.no_grad():
         model.encoder.layer[1].attention.output.weight[:, 16:24] = 0
     silenced = model(ids)
@@ -366,11 +365,12 @@ def test_heads_can_be_switched_for_each_text_and_in_the_lean_way():
     model, ids = make(), some_ids()
     on = torch.ones(2, 3, 4)
     on[1, 0, 3] = 0
-    mixed = model(ids, heads_on=on)
+    mixed = model(ids, head_mask=on)
     assert torch.allclose(mixed.hidden[0], model(ids).hidden[0], atol=1e-6)
-    assert torch.allclose(mixed.hidden[1], model(ids, heads_on=on[1]).hidden[1], atol=1e-6)
-    assert torch.allclose(model(ids, heads_on=on, lean=True).hidden, mixed.hidden, atol=1e-6)
-    assert torch.allclose(model(ids, heads_on=torch.ones(3, 4)).hidden, model(ids).hidden)
+    assert torch.allclose(mixed.hidden[1], model(ids, head_mask=on[1]).hidden[1], atol=1e-6)
+    lean = model(ids, head_mask=on, need_weights=False)
+    assert torch.allclose(lean.hidden, mixed.hidden, atol=1e-6)
+    assert torch.allclose(model(ids, head_mask=torch.ones(3, 4)).hidden, model(ids).hidden)
 
 
 # --------------------------------------------------------------- known mistakes of other ports
@@ -383,20 +383,20 @@ def test_attention_is_returned_before_dropout():
         assert bool((weights > 0).all())
 
 
-@pytest.mark.parametrize("lean", [False, True])
-def test_attention_dropout_drops_in_training_only(lean):
+@pytest.mark.parametrize("need_weights", [True, False])
+def test_attention_dropout_drops_in_training_only(need_weights):
     config = replace(CONFIG, attention_probs_dropout_prob=0.5)
     attention, x = BertSelfAttention(config), torch.randn(1, 7, 32)
-    assert differ(attention(x, None, lean)[0], attention(x, None, lean)[0])
+    assert differ(attention(x, None, need_weights)[0], attention(x, None, need_weights)[0])
     attention.eval()
-    assert torch.equal(attention(x, None, lean)[0], attention(x, None, lean)[0])
+    assert torch.equal(attention(x, None, need_weights)[0], attention(x, None, need_weights)[0])
 
 
 @torch.inference_mode()
 def test_the_residual_is_the_layer_input_added_after_the_projection():
     seen = {}
     model = make()
-    model(some_ids(), note=seen.__setitem__)
+    model(some_ids(), hook=seen.__setitem__)
     for n, before in ((1, "LayerNorm"), (2, "layer 1 · feed-forward LayerNorm")):
         attention = model.encoder.layer[n - 1].attention
         joined = seen[f"layer {n} · context"].transpose(1, 2).flatten(2)
@@ -486,7 +486,7 @@ def test_one_batch_can_be_memorised():
     optimizer = torch.optim.Adam(model.train().parameters(), lr=3e-3)
     for _ in range(60):
         optimizer.zero_grad()
-        loss = F.cross_entropy(model(ids, lean=True).logits, targets)
+        loss = F.cross_entropy(model(ids, need_weights=False).logits, targets)
         loss.backward()
         optimizer.step()
     assert torch.equal(model.eval()(ids).logits.argmax(dim=-1), targets)

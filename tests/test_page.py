@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
 
-from bert import views
-from bert.attribution import attribute
 from bert.checkpoint import save_checkpoint
-from bert.texts import colours, say, texts
+from bert.drawing.texts import colours, say, texts
+from bert.explain import attention as views
+from bert.explain.gradients import attribute
 
 expect.set_options(timeout=60_000)  # a limit for a hang, never reached otherwise
 KOREAN, ENGLISH = "드디어 마라톤을 완주했다", "They blamed me for their own mistake"

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from bert.__main__ import COMMANDS
 from bert.tokenizer import WordPieceTokenizer
 
 ROOT = Path(__file__).parent.parent
@@ -19,9 +20,19 @@ ENTRIES = {"app.py", "bert", "assets", "checkpoints", "tests", "requirements.txt
            "README.ko.md", "LICENSE", "SECURITY.md", "pyproject.toml", "CHANGELOG.md"}
 READMES = ("README.md", "README.ko.md")
 PRODUCT = sorted([ROOT / "app.py", *(ROOT / "bert").rglob("*.py")])
-COMMANDS = [path.stem for path in sorted((ROOT / "bert").glob("*.py"))
-            if "def build_parser(" in path.read_text(encoding="utf-8")]
-MEASURING = {"bert/bench_app.py", "bert/bench_model.py", "bert/browser.py"}
+MEASURING = {"bert/commands/bench_app.py", "bert/commands/bench_model.py",
+             "bert/commands/browser.py"}
+# Each room with those that it may import; the core is what lies in bert/ itself.
+ROOMS = {
+    "core": {"core"},
+    "drawing": {"core", "drawing"},
+    "training": {"core", "drawing", "training"},
+    "explain": {"core", "explain"},
+    "studies": {"core", "drawing", "training", "explain", "studies"},
+    "page": {"core", "drawing", "explain", "studies", "page"},
+    "app": {"core", "drawing", "explain", "studies", "page"},
+    "commands": {"core", "drawing", "training", "explain", "studies", "page", "commands"},
+}
 # Another machine's folders: nothing that ships may know them.
 SOMEBODYS_FOLDER = re.compile(r"(?<![\w.])/(?:work|root|home|Users|workspace)/\w")
 
@@ -103,8 +114,8 @@ def shell_commands(name: str) -> list[list[str]]:
 def test_readme_commands_parse(name):
     seen = set()
     for words in shell_commands(name):
-        if words[:2] == ["python", "-m"] and words[2].startswith("bert."):
-            module, arguments = words[2], words[3:]
+        if words[:3] == ["python", "-m", "bert"]:
+            module, arguments = f"bert.commands.{words[3]}", words[4:]
         elif words[:2] == ["python", "app.py"]:
             module, arguments = "app", words[2:]
         else:
@@ -116,7 +127,7 @@ def test_readme_commands_parse(name):
         seen.add(module)
         if "--help" not in arguments:
             import_module(module).build_parser().parse_args(arguments)
-    assert {"app", "bert.predict"} <= seen
+    assert {"app", "bert.commands.predict"} <= seen
 
 
 @pytest.mark.parametrize("name", READMES)
@@ -160,11 +171,12 @@ def importers(package: str) -> set[str]:
 
 
 def test_each_large_library_has_its_place():
-    assert importers("matplotlib") == {"bert/figures.py"}
-    assert importers("safetensors") <= {"bert/checkpoint.py", "bert/training.py"}
-    assert importers("sklearn") <= {"bert/baseline.py"}
+    assert importers("matplotlib") == {"bert/drawing/figures.py"}
+    assert importers("safetensors") <= {"bert/checkpoint.py", "bert/folders.py",
+                                        "bert/training/loop.py"}
+    assert importers("sklearn") <= {"bert/commands/baseline.py"}
     assert {name for name in importers("gradio")
-            if name != "app.py" and not name.startswith("bert/ui/")} == set()
+            if name != "app.py" and not name.startswith("bert/page/")} == set()
 
 
 @pytest.mark.parametrize("package", [
@@ -177,26 +189,49 @@ def test_what_only_the_tests_need_and_pickles_are_nowhere_in_the_product(package
                 if any(name.partition(".")[0] == package for name in imports(path, False))]
 
 
-@pytest.mark.parametrize(("module", "allowed"), [
-    ("labels", set()), ("config", set()), ("tokenizer", set()), ("model", {"config"}),
-    ("checkpoint", {"config", "labels", "tokenizer", "model"}),
-    ("predict", {"config", "labels", "tokenizer", "model", "checkpoint", "machine"}),
-    ("figures", {"labels", "texts"})])
-def test_imports_go_one_way(module, allowed):
-    names = {name.split(".")[1] for name in imports(ROOT / "bert" / f"{module}.py", False)
-             if name.startswith("bert.")}
-    assert names <= allowed
+def room_of(module: str) -> str:
+    """`bert.studies.lens` -> "studies", `bert.model` -> "core"."""
+    parts = module.split(".")
+    if parts[0] == "app":
+        return "app"
+    return parts[1] if len(parts) > 1 and (ROOT / "bert" / parts[1]).is_dir() else "core"
+
+
+@pytest.mark.parametrize("path", PRODUCT, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_imports_go_one_way(path):
+    """Core ← drawing ← training, explain ← studies ← page ← app.py; commands may import anything
+    and are imported by nobody."""
+    if path.name == "__main__.py":
+        return
+    here = room_of(".".join(path.relative_to(ROOT).with_suffix("").parts))
+    rooms = {room_of(name) for name in imports(path) if name.split(".")[0] in ("bert", "app")}
+    assert rooms <= ROOMS[here]
 
 
 def test_predicting_loads_neither_drawing_nor_page_nor_transformers():
     heavy = ("matplotlib", "gradio", "transformers")
-    script = f"import sys, bert.predict; print([n for n in {heavy} if n in sys.modules])"
+    script = f"import sys, bert.commands.predict; print([n for n in {heavy} if n in sys.modules])"
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True,
                           check=True)
     assert done.stdout == "[]\n"
 
 
-# ---------------------------------------------------------------------------------- wrong calls
+# ---------------------------------------------------------------------------------- commands
+
+
+def test_the_list_of_commands_is_what_there_is(run):
+    found = {path.stem for path in (ROOT / "bert" / "commands").glob("*.py")
+             if "def build_parser(" in path.read_text(encoding="utf-8")}
+    assert set(COMMANDS) == found
+    done = run("--help")
+    assert done.code == 0 and all(f"  {name} " in done.out for name in COMMANDS)
+
+
+def test_an_unknown_command_is_one_line_and_exit_code_two(run):
+    done = run("no-such-command")
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert "there is no command 'no-such-command'" in done.err
+
 
 WRONG_CALLS = [
     ("predict", ["text", "--checkpoint", "{tmp}/gone"], "gone is not a folder"),
@@ -231,22 +266,22 @@ WRONG_CALLS = [
 
 def assert_refused(done, command: str, part: str) -> None:
     assert done.code == 2
-    assert done.err.startswith(f"bert.{command}: ") and part in done.err
+    assert done.err.startswith(f"bert {command}: ") and part in done.err
     assert done.err.count("\n") == 1 and done.err.endswith("\n")
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_refuses_an_unknown_flag_in_one_line(call, command):
-    done = call(f"bert.{command}", "--no-such-flag")
+    done = call(command, "--no-such-flag")
     assert_refused(done, command, "")
     assert done.out == ""
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_explains_itself(call, command):
-    done = call(f"bert.{command}", "--help")
+    done = call(command, "--help")
     assert (done.code, done.err) == (0, "")
-    assert done.out.startswith(f"usage: bert.{command} ")
+    assert done.out.startswith(f"usage: bert {command} ")
 
 
 @pytest.mark.parametrize(("command", "arguments", "part"), WRONG_CALLS)
@@ -258,4 +293,4 @@ def test_a_wrong_call_is_exit_code_two_and_one_line(call, tmp_path, tokenizer: W
     (tmp_path / "tokenizer").mkdir()
     tokenizer.save(tmp_path / "tokenizer")
     arguments = [argument.format(tmp=tmp_path) for argument in arguments]
-    assert_refused(call(f"bert.{command}", *arguments), command, part)
+    assert_refused(call(command, *arguments), command, part)

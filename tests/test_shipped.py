@@ -10,10 +10,10 @@ import transformers
 from pinned_texts import PINNED, WITHOUT_FEELING
 
 from bert.checkpoint import load_checkpoint
-from bert.corpus import read_labelled
-from bert.evaluate import measure
-from bert.labels import KEYS
-from bert.predict import EmotionClassifier
+from bert.classifier import EmotionClassifier
+from bert.commands.evaluate import measure
+from bert.emotions import KEYS
+from bert.training.examples import read_labelled
 
 ROOT = Path(__file__).parent.parent
 EMOTION, PRETRAINED = ROOT / "checkpoints" / "emotion", ROOT / "checkpoints" / "pretrained"

@@ -203,7 +203,7 @@ def test_a_text_of_nothing_is_two_special_tokens(tokenizer):
 def test_a_batch_is_padded_at_the_end(tokenizer):
     encodings = tokenizer.encode_many(["the", "the bug is empty"], ["again", "the the"])
     batch = tokenizer.pad(encodings)
-    assert batch.ids.shape == batch.is_token.shape == (2, len(encodings[1].ids))
+    assert batch.ids.shape == batch.attention_mask.shape == (2, len(encodings[1].ids))
     assert batch.ids.dtype == batch.segment_ids.dtype == np.int64
     width = batch.ids.shape[1]
     for row, encoding in enumerate(encodings):
@@ -211,7 +211,7 @@ def test_a_batch_is_padded_at_the_end(tokenizer):
         assert batch.ids[row, :length].tolist() == encoding.ids
         assert batch.segment_ids[row, :length].tolist() == encoding.segment_ids
         assert (batch.ids[row, length:] == tokenizer.pad_id).all()
-        assert batch.is_token[row].tolist() == [True] * length + [False] * (width - length)
+        assert batch.attention_mask[row].tolist() == [True] * length + [False] * (width - length)
 
 
 def test_many_at_once_equal_one_by_one(tokenizer, texts):
@@ -221,9 +221,9 @@ def test_many_at_once_equal_one_by_one(tokenizer, texts):
 
 
 def test_framed_rows_are_the_encodings_padded(tokenizer, texts):
-    ids, is_token = tokenizer.frame(tokenizer.encode_ids(texts))
+    ids, attention_mask = tokenizer.frame(tokenizer.encode_ids(texts))
     batch = tokenizer.pad(tokenizer.encode_many(texts))
-    assert np.array_equal(ids, batch.ids) and np.array_equal(is_token, batch.is_token)
+    assert np.array_equal(ids, batch.ids) and np.array_equal(attention_mask, batch.attention_mask)
 
 
 def test_decoding_gives_the_words_back(tokenizer):

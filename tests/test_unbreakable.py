@@ -29,10 +29,11 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 import app
-from bert import exports, figures
-from bert.gate import BUSY, LARGEST_REQUEST, NO_FILES, TOO_LARGE, Gate
-from bert.lab import Lab, Options
+from bert.drawing import figures
+from bert.page import downloads as exports
+from bert.page.limits import BUSY, LARGEST_REQUEST, NO_FILES, TOO_LARGE, Gate
 from bert.studies import STUDIES
+from bert.studies.base import StudyContext
 
 ROOT = Path(__file__).parent.parent
 TEXT = "드디어 마라톤을 완주했다"
@@ -123,7 +124,7 @@ def test_large_and_strange_texts_are_answered_or_refused_in_one_sentence(classif
 @tried(12, 200)
 def test_any_text_can_be_drawn(classifier, pretrained_folder, examples):
     """Views and studies, in both languages; a warning about a glyph would be an error here."""
-    lab, drawn = Lab(classifier), 0
+    context, drawn = StudyContext(classifier), 0
     config = classifier.config
 
     @check(examples, TEXTS, st.sampled_from((*exports.PICTURES, *STUDIES)),
@@ -132,7 +133,7 @@ def test_any_text_can_be_drawn(classifier, pretrained_folder, examples):
         nonlocal drawn
         try:
             if what in STUDIES:
-                data = STUDIES[what].answer(lab, text, Options({"second": text}))
+                data = STUDIES[what].answer(context, text, {"second": text})
                 file = exports.make_study(STUDIES[what], data, ending, language)
             else:
                 wanted = exports.Wanted.checked(
@@ -275,7 +276,7 @@ def test_the_server_itself_limits_the_length_of_a_text(server, pretrained_folder
     assert said == "The text has 5,001 characters: at most 5,000 are read."
 
 
-@pytest.mark.parametrize("study", ["pair", "next"])
+@pytest.mark.parametrize("study", ["compare", "next_sentence"])
 def test_the_second_text_is_limited_as_well(server, pretrained_folder, study):
     said = complaint(server.address, "study", TEXT, study, {"second": "a" * 5_001})
     assert said == "The text has 5,001 characters: at most 5,000 are read."
@@ -495,7 +496,7 @@ def test_visitors_at_the_same_time_get_their_own_answers(server, classifier, tex
     words = " ".join(texts).split()
     said = [" ".join(random_source.choices(words, k=random_source.randint(1, 9)))
             for _ in range(examples)]
-    lab = Lab(classifier)
+    context = StudyContext(classifier)
 
     def visit(text: str) -> tuple[dict, dict, dict]:
         return (ask(server.address, "predict", text), ask(server.address, "look", text),
@@ -509,7 +510,7 @@ def test_visitors_at_the_same_time_get_their_own_answers(server, classifier, tex
                 expected.to_dict()["probabilities"], abs=1e-5)
             assert long["probabilities"] == pytest.approx(
                 expected.probabilities.tolist(), abs=1e-5)
-            data = STUDIES["hidden"].answer(lab, text, Options({"at": 2}))
+            data = STUDIES["hidden"].answer(context, text, {"at": 2})
             assert not any(unlike(hidden[key], data[key])
                            for key in ("tokens", "at", "token", "cosines", "norms"))
 

@@ -1,15 +1,11 @@
 // One answer of the server: the payload with its matrices unpacked, and every matrix made from it.
 
-export async function inflate(packed) {
-  const bytes = Uint8Array.from(atob(packed), (character) => character.charCodeAt(0));
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
-  return new Uint8Array(await new Response(stream).arrayBuffer());
-}
+import { unpack } from "./shared/matrix.js";
 
 export class Answer {
-  /** Unpack a payload of bert.views.payload. */
+  /** Unpack what bert/page/answer.py sends. */
   static async from(payload) {
-    return new Answer(payload, await inflate(payload.matrices));
+    return new Answer(payload, (await unpack(payload.matrices)).bytes);
   }
 
   constructor(payload, bytes) {
@@ -58,7 +54,7 @@ export class Answer {
     return hideSpecial ? all.filter((token) => !token.special) : all;
   }
 
-  /** One matrix under the token options, as bert.views.shown makes it. */
+  /** One matrix under the token options, as bert.explain.attention.shown makes it. */
   shown(layer, head, words, hideSpecial) {
     const name = `${layer}/${head}/${words}/${hideSpecial}`;
     if (!this.kept.has(name)) {

@@ -7,6 +7,7 @@ const table = (hexes) => hexes.map((hex) => [1, 3, 5].map((at) => parseInt(hex.s
 export const COLOURS = table(boot.colours.viridis); // weights of 0 to 1
 export const SIGNED = table(boot.colours.signed);   // −limit to limit
 export const LIMIT = boot.limit;
+export const STUDY_GROUPS = boot.studies;           // bert/studies/__init__.py: options of each study
 export const LANGUAGES = Object.keys(boot.texts);
 
 let language = "en";

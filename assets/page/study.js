@@ -21,11 +21,11 @@ export function studyOptions() {
 
 /** What of it the server must know: not the options that are local. */
 function askedOptions() {
-  const { local = [] } = STUDIES[state.view];
+  const { local } = STUDIES[state.view];
   return Object.fromEntries(Object.entries(studyOptions()).filter(([name]) => !local.includes(name)));
 }
 
-/** A whole number chosen in a study, read as bert.lab.Options.number reads it. */
+/** A whole number chosen in a study, read as the server reads it (bert/studies/base.py). */
 export function chosenNumber(name, low, high, otherwise) {
   const value = state.options[name];
   return /^\d{1,9}$/.test(value) && value >= low && value <= high ? Number(value) : otherwise;
@@ -65,7 +65,7 @@ export function studyPanel() {
   async function builtStudy(name) {
     if (!built.has(name)) {
       const place = make("div", { class: "study-place", "data-study": name, hidden: true });
-      const { build } = await STUDIES[name].load();
+      const { build } = await import(`./studies/${name}.js`);
       if (!built.has(name)) {
         frame.append(place);
         built.set(name, { place, draw: build(place, choose) });

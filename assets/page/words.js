@@ -9,7 +9,7 @@ export function tagText(tag, withFigure = false) {
   const text = say(`tag_${tag.name}`, { token: tag.token });
   if (!withFigure) return text;
   return ["broad", "mixed"].includes(tag.name)
-    ? say("tag_spread", { tag: text, tokens: tag.share.toFixed(1) })
+    ? say("tag_tokens", { tag: text, tokens: tag.share.toFixed(1) })
     : say("tag_share", { tag: text, percent: percent(tag.share, 0) });
 }
 

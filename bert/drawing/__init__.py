@@ -1,0 +1,1 @@
+"""What can be seen: every string in both languages, and pictures made with matplotlib."""

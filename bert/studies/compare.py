@@ -1,0 +1,223 @@
+"""Two texts, each alone or both in one input: attention, answers, similarity of their vectors."""
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
+
+import numpy as np
+
+from bert.classifier import EmotionClassifier
+from bert.drawing.texts import Language, say, speaks_of_self_harm, texts
+from bert.errors import UserError
+from bert.explain.activations import mean_similarity, similarity, text_vectors
+from bert.explain.attention import (
+    TagData,
+    effective_tokens,
+    group_shares,
+    head_tags,
+    is_special,
+    pattern_shares,
+)
+from bert.studies.base import (
+    ClassItem,
+    HeadOptions,
+    Matrix,
+    Number,
+    Numbers,
+    Study,
+    StudyContext,
+    Text,
+    unpack,
+    within,
+)
+
+if TYPE_CHECKING:
+    from bert.drawing.figures import Figure
+
+PARTS = ("A", "B", "special")
+ONE_SEGMENT = ("This network reads one text at a time: it has no vectors for a second one. "
+               "이 모델은 글을 한 번에 하나만 읽어요: 두 번째 글을 위한 벡터가 없어요.")
+
+
+class CompareOptions(HeadOptions):
+    local = ("at",)
+    second: Text = ""
+    joined: Literal["", "1"] = ""
+    at: Number | None = None  # layer of the exact figures; None: the last
+
+
+class Side(TypedDict):
+    """One of the texts, read by itself."""
+
+    text: str
+    tokens: list[str]
+    truncated: bool
+    probabilities: Numbers
+    weights: Any                  # a matrix, (T, T)
+    tag: TagData
+    patterns: dict[str, float]    # attention held by each
+    effective_tokens: float
+
+
+class Difference(TypedDict):
+    picture: Any                  # a matrix, (T, T)
+    moved: float                  # share of the attention that is elsewhere
+
+
+class Joined(TypedDict):
+    """Both texts in one input: [CLS] A [SEP] B [SEP]."""
+
+    tokens: list[str]
+    truncated: bool
+    parts: Numbers                # (T,) of PARTS
+    weights: Any                  # a matrix, (T, T)
+    shares: Numbers               # (H, 3, 3), attention from part to part
+    even: Numbers                 # (3,), what even attention would give each part
+    probabilities: Numbers
+
+
+class CompareData(TypedDict):
+    layer: int
+    head: int
+    at: int
+    classes: list[ClassItem]
+    sides: list[Side]
+    difference: Difference | None
+    joined: Joined | None
+    similarity: dict[str, Numbers]  # cosine after every layer, (L + 1,), of "cls" and "mean"
+    usual: dict[str, Numbers]       # the same among the page's examples
+    care: bool                      # the second text speaks of self-harm
+
+
+@lru_cache(maxsize=1)
+def usual_similarity(classifier: EmotionClassifier) -> dict[str, np.ndarray]:
+    """The mean similarity among the page's examples: what two unrelated texts have here."""
+    return mean_similarity([text_vectors(classifier.run_with_cache(text), classifier.config)
+                            for text in texts()["en"]["example_texts"]])
+
+
+def run(context: StudyContext, text: str, options: CompareOptions) -> CompareData:
+    config = context.config
+    layer, head = options.chosen(config)
+    second = options.second
+    if not second.strip():
+        second = next(example for example in texts()["en"]["example_texts"] if example != text)
+    caches = context.cache(text), context.cache(second)
+    one, other = (cache.value("attention", layer)[0, head - 1] for cache in caches)   # (T, T)
+    sides: list[Side] = [{
+        "text": cache.encoding.texts[0], "tokens": cache.encoding.pieces,
+        "truncated": cache.encoding.truncated, "probabilities": context.probabilities(cache),
+        "weights": Matrix(weights, "weights"),
+        "tag": head_tags(cache.encoding, weights[None, None])[0][0].to_dict(),
+        "patterns": pattern_shares(cache.encoding, weights),
+        "effective_tokens": effective_tokens(weights),
+    } for cache, weights in zip(caches, (one, other), strict=True)]
+    return {
+        "layer": layer, "head": head, "classes": context.classes, "sides": sides,
+        "at": within(options.at, 0, config.num_hidden_layers, config.num_hidden_layers),
+        "difference": None if options.joined or one.shape != other.shape else {
+            "picture": Matrix(other - one, "signed"),
+            "moved": float(np.abs(other - one).sum() / 2 / len(one))},
+        "joined": read_together(context, text, second, layer, head) if options.joined else None,
+        "similarity": similarity(*(text_vectors(cache, config) for cache in caches)),
+        "usual": usual_similarity(context.classifier), "care": speaks_of_self_harm(second),
+    }
+
+
+def read_together(context: StudyContext, text: str, second: str, layer: int, head: int) -> Joined:
+    if context.config.type_vocab_size < 2:
+        raise UserError(ONE_SEGMENT)
+    cache = context.classifier.run_with_cache(text, second)
+    encoding = cache.encoding
+    special, segment = np.array(is_special(encoding)), np.array(encoding.segment_ids)
+    groups = np.stack([~special & (segment == 0), ~special & (segment == 1), special])  # (3, T)
+    weights = cache.value("attention", layer)[0]                                     # (H, T, T)
+    return {
+        "tokens": encoding.pieces, "truncated": encoding.truncated,
+        "parts": groups.argmax(axis=0), "weights": Matrix(weights[head - 1], "weights"),
+        "shares": group_shares(weights, groups), "even": groups.mean(axis=1),
+        "probabilities": context.probabilities(cache),
+    }
+
+
+def table(data: CompareData) -> list[list[Any]]:
+    rows: list[list[Any]] = [["figure", "of", "value"]]
+    head = f"layer {data['layer']}, head {data['head']}"
+    answers: dict[str, Side | Joined] = dict(zip("AB", data["sides"], strict=True))
+    if data["joined"]:
+        answers["A and B"] = data["joined"]
+    for name, answer in answers.items():
+        rows += [[f"probability, {name}", item["key"], share]
+                 for item, share in zip(data["classes"], answer["probabilities"], strict=True)]
+    for name in ("cls", "mean"):
+        rows += [[f"cosine of {name}", f"layer {layer}", value]
+                 for layer, value in enumerate(data["similarity"][name])]
+        rows += [[f"cosine of {name} among the examples", f"layer {layer}", value]
+                 for layer, value in enumerate(data["usual"][name])]
+    if data["joined"]:
+        return rows + [[f"attention, {PARTS[row]} to {PARTS[column]}",
+                        f"layer {data['layer']}, head {number}", share]
+                       for number, shares in enumerate(data["joined"]["shares"], 1)
+                       for row, line in enumerate(shares) for column, share in enumerate(line)]
+    for name, side in zip("AB", data["sides"], strict=True):
+        rows += [[f"attention, {name}", f"{pattern}, {head}", share]
+                 for pattern, share in side["patterns"].items()]
+        rows.append([f"attention, {name}", f"effective tokens, {head}", side["effective_tokens"]])
+    return rows
+
+
+def draw(data: CompareData, language: Language) -> "Figure":
+    from bert.drawing.charts import (
+        SIMILARITY_INKS,
+        Line,
+        name_tokens,
+        place_cosines,
+        place_paired_bars,
+        show_weights,
+        signed_pixels,
+    )
+    from bert.drawing.figures import drawable, new_figure
+    figure = new_figure(12, 8.4)
+    figure.suptitle(" · ".join((say(language, "study_compare"),
+                                say(language, "layer_n", n=data["layer"]),
+                                say(language, "head_n", n=data["head"]))))
+    sides, joined, difference = data["sides"], data["joined"], data["difference"]
+    answers = {"A": sides[0]["probabilities"], "B": sides[1]["probabilities"]}
+    shown: dict[str, Side | Joined] = {f"{name}: {drawable(side['text'], 40)}": side
+                                       for name, side in zip("AB", sides, strict=True)}
+    if joined:
+        shown = {say(language, "compare_both"): joined}
+        answers[say(language, "compare_both")] = joined["probabilities"]
+    maps = [(0.08 + 0.33 * column, title, side["tokens"], unpack(side["weights"]))
+            for column, (title, side) in enumerate(shown.items())]
+    if difference:
+        maps.append((0.74, "B − A", sides[0]["tokens"], signed_pixels(
+            unpack(difference["picture"]), difference["picture"]["limit"])))
+    for left, title, tokens, pixels in maps:
+        axes = figure.add_axes((left, 0.52, 0.25, 0.3))
+        show_weights(axes, pixels)
+        name_tokens(axes, tokens, 24, 8)
+        axes.tick_params(length=0)
+        axes.set_xlabel(title, fontsize=9, parse_math=False)
+    if joined:
+        names = ["A", "B", say(language, "compare_special")]
+        axes = figure.add_axes((0.5, 0.52, 0.4, 0.3))
+        shares = joined["shares"][data["head"] - 1]
+        show_weights(axes, shares, aspect="auto")
+        for row, column in np.ndindex(3, 3):
+            axes.text(column, row, f"{100 * shares[row][column]:.1f} %", ha="center", va="center",
+                      color="black" if shares[row][column] > 0.6 else "white")
+        axes.set_xticks(range(3), names)
+        axes.set_yticks(range(3), names)
+        axes.set(xlabel=say(language, "key"), ylabel=say(language, "query"))
+    place_paired_bars(figure, (0.1, 0.07, 0.34, 0.36), data["classes"], answers, language)
+    place_cosines(figure, (0.56, 0.1, 0.4, 0.3), [
+        Line(values[name], style, ink, f"{say(language, f'compare_{name}')} {suffix}".strip())
+        for values, style, suffix in ((data["similarity"], "-", ""),
+                                      (data["usual"], "--", say(language, "compare_usual")))
+        for name, ink in SIMILARITY_INKS.items()],
+        say(language, "layer"), say(language, "compare_similarity")).axvline(
+            data["at"], color="#566273", linewidth=0.8)
+    return figure
+
+
+STUDY = Study("compare", CompareOptions, run, draw, table)

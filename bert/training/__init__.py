@@ -1,0 +1,1 @@
+"""From text files to weights: corpora, labelled lines, batches, one loop, its metrics."""

@@ -1,0 +1,72 @@
+"""The bench runs and gives ratios; what they are is not a matter of tests."""
+
+import json
+import math
+
+import pytest
+
+
+def figures(call, tmp_path, emotion_folder, *sections: str) -> list[dict]:
+    """The rows of a quick run with the tiny model."""
+    out = tmp_path / "speed.json"
+    done = call("bench", *sections, "--quick", "--checkpoint", emotion_folder, "--out", out)
+    assert done.code == 0, done.err
+    rows = json.loads(out.read_text(encoding="utf-8"))["rows"]
+    assert all(row["what"] in done.out and row["peer"] in done.out for row in rows)
+    return rows
+
+
+def peers(rows: list[dict]) -> set[str]:
+    for row in rows:
+        ratio = row["ratio"]
+        assert row["rounds"] >= 1
+        assert 0 <= ratio["low"] <= ratio["median"] <= ratio["high"] < math.inf
+    return {row["peer"] for row in rows}
+
+
+def test_the_model_is_measured_beside_transformers_and_beside_its_own_products(
+        call, tmp_path, emotion_folder):
+    rows = figures(call, tmp_path, emotion_folder, "model")
+    assert peers(rows) == {"transformers, eager", "pure matrix products", "transformers, pipeline"}
+
+
+def test_a_training_step_is_measured_beside_transformers_and_beside_the_peak(
+        call, tmp_path, emotion_folder):
+    rows = figures(call, tmp_path, emotion_folder, "training")
+    assert peers(rows) == {"transformers, BertForPreTraining", "a product of 1024 × 1024"}
+    assert [row["unit"] for row in rows] == ["tokens/s", "GFLOP/s"]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("section", ["start", "page", "load"])
+def test_the_app_is_measured_beside_its_peers(section, call, tmp_path, emotion_folder):
+    rows = figures(call, tmp_path, emotion_folder, section)
+    assert peers(rows)
+    assert {row["section"] for row in rows} == {section}
+
+
+def test_an_unknown_section_is_refused_with_the_known_ones(call):
+    done = call("bench", "modle")
+    assert done.code == 2
+    assert "'modle'" in done.err and "model, training, start, page, load" in done.err
+
+
+def test_a_missing_peer_is_named_with_what_to_install(call, emotion_folder, monkeypatch):
+    monkeypatch.setattr("bert.measuring.find_spec", lambda module: None)
+    done = call("bench", "model", "--checkpoint", emotion_folder)
+    assert done.code == 2
+    assert "transformers is not installed" in done.err
+    assert "pip install -r tests/requirements.txt" in done.err
+
+
+def test_a_ratio_is_the_median_over_the_rounds_with_its_quartiles():
+    from bert.commands.measuring import Comparison
+    row = Comparison("model", "work", "peer", "ms", [1, 2, 3, 4, 5], [2, 2, 2, 2, 2]).to_dict()
+    assert row["ratio"] == {"median": 1.5, "low": 1.0, "high": 2.0}
+    assert row["ours"]["median"] == 3
+
+
+def test_texts_have_exactly_the_length_asked_for(classifier):
+    from bert.commands.measuring import shuffled_words, text_of
+    for tokens in (8, 16, 32):
+        assert len(classifier.encode(text_of(classifier, tokens, shuffled_words(1))).ids) == tokens
