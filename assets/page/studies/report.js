@@ -1,10 +1,10 @@
 // Report: what was measured of the checkpoint. Results by language, then what belongs to both.
 
-import { range } from "../answer.js";
-import { COLOURS, LANGUAGES, className, percent, say } from "../boot.js";
-import { FONT, colour, fill, make, surface } from "../dom.js";
+import { range } from "../shared/answer.js";
+import { COLOURS, LANGUAGES, className, percent, say } from "../shared/boot.js";
+import { FONT, colour, fill, make, surface } from "../shared/dom.js";
 import { barList, figure, legend, paintLines } from "../shared/charts.js";
-import { state } from "../store.js";
+import { state } from "../shared/store.js";
 
 const LEVELS = ["easy", "hard"];
 const INKS = ["#4C78A8", "#F58518", "#54A24B", "#E45756", "#72B7B2", "#B279A2", "#9D755D", "#BAB0AC"];
