@@ -45,6 +45,19 @@ def test_what_fills_a_gap_is_not_changed():
         "“슬픔이(가) {list}”이(가)")
 
 
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_every_term_of_the_glossary_has_a_short_meaning(language):
+    strings = texts()[language]
+    terms = {key.removeprefix("term_") for key in strings if key.startswith("term_")}
+    meanings = {key.removeprefix("meaning_") for key in strings if key.startswith("meaning_")}
+    assert terms == meanings
+    assert {"cls", "query", "rollout", "logit", "nsp"} <= terms
+    assert {f"tag_{name}" for name in ("self", "previous", "next", "sep", "cls", "word", "focus",
+                                       "broad", "mixed")} <= terms
+    for term in terms:
+        assert len(strings[f"meaning_{term}"]) <= 140 and strings[f"meaning_{term}"][-1] == "."
+
+
 def test_six_example_texts_one_of_them_about_achievement():
     for language in LANGUAGES:
         assert len(texts()[language]["example_texts"]) == 6
