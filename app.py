@@ -150,14 +150,16 @@ def recall(told: str) -> tuple[Chat, str]:
     return visit.conversation(model.classifier, now), visit.colour_words(model.classifier, now)
 
 
-def clear(told: str, kept: str) -> tuple[Chat, str, str, Any, str]:
-    """Empty the conversation, or, if that was just done, bring it back."""
-    now, before = Visit.read(told), Visit.read(kept)
-    if now.texts or not before.texts:
-        return [], "", "", gr.update(value=texts()[now.lang]["undo_clear"]), told
-    back = before.model_copy(update={"lang": now.lang})
-    return (visit.conversation(model.classifier, back), visit.answer(model.classifier, back), "",
-            gr.update(value=texts()[now.lang]["clear"]), "")
+def clear(told: str) -> tuple[str, str, Any, str]:
+    """The conversation was emptied; it is kept until it is brought back or another begins."""
+    return "", "", gr.update(visible=True), told
+
+
+def undo_clear(kept: str, told: str) -> tuple[str, Any, str]:
+    """Bring back what was cleared, in the language of the page."""
+    back = Visit.read(kept).model_copy(update={"lang": Visit.read(told).lang})
+    return (visit.answer(model.classifier, back), gr.update(visible=False),
+            back.model_dump_json())
 
 
 # ---------------------------------------------------------------------------------- endpoints
@@ -239,16 +241,16 @@ with gr.Blocks(title=WORDS["title"], analytics_enabled=False, fill_width=True,
     address = Address(visible="hidden")
     with gr.Row(elem_classes="masthead"):
         title = gr.Markdown(f"# {WORDS['title']}\n{WORDS['tagline']}", elem_classes="title")
-        tour_button = gr.Button(WORDS["tour_start"], size="sm", scale=0, min_width=90)
+        tour_button = gr.Button(WORDS["tour_name"], size="sm", scale=0, min_width=90)
         link_button = gr.Button(WORDS["copy_link"], size="sm", scale=0, min_width=90)
         language_button = gr.Button(WORDS["language"], size="sm", scale=0, min_width=70)
         theme_button = gr.Button("◐", size="sm", scale=0, min_width=44, elem_id="theme")
     with gr.Row(equal_height=False):
         with gr.Column(scale=2, min_width=330, elem_classes="left"):
-            clear_button = gr.Button(WORDS["clear"], size="sm", render=False)
-            chat = gr.Chatbot(label=WORDS["chat"], height=230, buttons=[clear_button],
+            chat = gr.Chatbot(label=WORDS["chat"], height=280, buttons=[], show_label=False,
                               placeholder=WORDS["chat_empty"], latex_delimiters=[],
                               elem_id="chat", feedback_options=None, allow_file_downloads=False)
+            undo_button = gr.Button(WORDS["undo_clear"], size="sm", visible=False)
             text = gr.Textbox(label=WORDS["your_text"], placeholder=WORDS["placeholder"], lines=1,
                               max_lines=6, max_length=LONGEST, submit_btn=WORDS["send"],
                               autofocus=True, elem_id="your-text", info=WORDS["privacy"])
@@ -295,9 +297,11 @@ with gr.Blocks(title=WORDS["title"], analytics_enabled=False, fill_width=True,
     chat.option_select(one_sentence(follow_up), None, address, **FRONT)
     address.show(one_sentence(show), address, bars, **FRONT).then(
         one_sentence(colour_words), address, strip, **FRONT)
-    clear_button.click(one_sentence(clear), [address, kept],
-                       [chat, bars, strip, clear_button, kept],
-                       js="(_, kept) => [microscope.visit(), kept]", **FRONT)
+    chat.clear(one_sentence(clear), address, [bars, strip, undo_button, kept],
+               js="() => [microscope.visit()]", **FRONT)
+    undo_button.click(one_sentence(undo_clear), [kept, address], [bars, undo_button, address],
+                      js="(kept) => [kept, microscope.visit()]", **FRONT).then(
+        one_sentence(recall), address, [chat, strip], **FRONT)
 
     # Tabs: opened by hand they tell the browser's scripts, opened by a script they follow it.
     for name, tab in {"attention": attention_tab, **group_tabs, **study_tabs}.items():
@@ -321,8 +325,8 @@ with gr.Blocks(title=WORDS["title"], analytics_enabled=False, fill_width=True,
         """Every label of Gradio's own parts in a language, in the order of `spoken`."""
         words = texts()[language]
         return [gr.update(value=f"# {words['title']}\n{words['tagline']}"),
-                gr.update(value=words["tour_start"]), gr.update(value=words["copy_link"]),
-                gr.update(value=words["language"]), gr.update(value=words["clear"]),
+                gr.update(value=words["tour_name"]), gr.update(value=words["copy_link"]),
+                gr.update(value=words["language"]), gr.update(value=words["undo_clear"]),
                 gr.update(label=words["chat"], placeholder=words["chat_empty"]),
                 gr.update(label=words["your_text"], placeholder=words["placeholder"],
                           submit_btn=words["send"], info=words["privacy"]),
@@ -331,7 +335,7 @@ with gr.Blocks(title=WORDS["title"], analytics_enabled=False, fill_width=True,
                 *(gr.update(label=words[f"group_{name}"]) for name in group_tabs),
                 *(gr.update(label=words[f"study_{name}"]) for name in study_tabs)]
 
-    spoken = [title, tour_button, link_button, language_button, clear_button, chat, text,
+    spoken = [title, tour_button, link_button, language_button, undo_button, chat, text,
               attention_tab, *(rows.dataset for rows in examples.values()), *group_tabs.values(),
               *study_tabs.values()]
     address.open(one_sentence(open_page), address, [bars, *spoken], **FRONT).then(

@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import asdict
 from typing import Any
 
 import gradio as gr
@@ -12,7 +13,7 @@ from starlette.staticfiles import StaticFiles
 
 from bert.drawing.texts import PAGE, colours, texts
 from bert.page.limits import RequestLimits
-from bert.page.tour import STEPS
+from bert.page.tour import steps
 from bert.studies import GROUPS
 from bert.studies.base import LONGEST
 
@@ -47,7 +48,7 @@ def head() -> str:
     """What the scripts know before they ask: texts, colours, studies, the tour, the gallery."""
     gallery = json.loads((PAGE / "data" / "gallery.json").read_text(encoding="utf-8"))
     boot = json.dumps({
-        "texts": texts(), "colours": colours(), "limit": LONGEST, "tour": STEPS,
+        "texts": texts(), "colours": colours(), "limit": LONGEST, "tour": [asdict(step) for step in steps()],
         "gallery": gallery, "studies": {
             group: {study.name: study.description() for study in studies}
             for group, studies in GROUPS.items()}}, ensure_ascii=False).replace("<", "\\u003c")

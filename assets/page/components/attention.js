@@ -108,9 +108,10 @@ export function mount(element) {
     VIEWS.find(({ name }) => name === state.view).point();
     drawReadout();
   });
-  const toolbar = make("div", { class: "controls" }, viewButtons(), stepper("layer"), stepper("head"),
-    playButton(), unitSwitch(), specialSwitch(), movedSwitch(), downloadMenu());
-  element.append(make("section", { class: "stage" }, toolbar, finding,
+  element.append(make("section", { class: "stage" },
+    make("div", { class: "controls" }, viewButtons(), downloadMenu()),
+    make("div", { class: "controls" }, stepper("layer"), stepper("head"), playButton(), unitSwitch(),
+      specialSwitch(), movedSwitch()), finding,
     make("div", { class: "picture" }, frame,
       make("div", { class: "side" }, scale.element, stretchSwitch(), fadeSlider())),
     make("footer", {}, info, readout)));

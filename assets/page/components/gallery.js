@@ -1,4 +1,4 @@
-// Six examples worth a look, one click each: the text is sent and the view that shows it opens.
+// Examples worth a look, one click each: the text is sent and the view that shows it opens.
 
 import { GALLERY, say } from "../shared/boot.js";
 import { fill, make } from "../shared/dom.js";
@@ -10,7 +10,7 @@ export function mount(element) {
   const cards = make("div", { class: "cards" });
   element.append(make("section", { class: "gallery" }, title, cards));
 
-  function show({ text, tab, options }) {
+  function show({ tab, text, options = {} }) {
     open(tab === "attention" ? "heatmap" : tab, options);
     window.microscope.say(text);
     window.scrollTo({ top: 0 });
@@ -20,7 +20,8 @@ export function mount(element) {
     title.textContent = say("gallery_title");
     fill(cards, ...GALLERY.map((card) => make("button", { type: "button", class: "card",
       "data-card": card.key, onclick: () => show(card) },
-    make("b", {}, card.title[state.language]), make("span", { dir: "auto" }, card.text))));
+    make("b", {}, card.title[state.language]), make("span", {}, card.says[state.language]),
+    make("q", { dir: "auto" }, card.text))));
   }
 
   listen(["language"], draw);

@@ -2,10 +2,11 @@
 
 import { TOUR, say } from "../shared/boot.js";
 import { fill, make } from "../shared/dom.js";
-import { listen, state } from "../shared/store.js";
-import { open } from "../shared/studies.js";
+import { currentAnswer, listen, state, update } from "../shared/store.js";
+import { ATTENTION_VIEWS, STUDIES, open } from "../shared/studies.js";
 
 const OFFERED = "microscope-tour";
+const PARTS = { strip: ".strip-frame", bars: ".feelings" }; // what a step speaks of, if not its study
 
 export function mount(element) {
   const box = make("section", { class: "tour", role: "dialog", hidden: true, tabindex: -1 });
@@ -16,8 +17,11 @@ export function mount(element) {
   function go(step) {
     at = step;
     localStorage.setItem(OFFERED, "seen");
-    const { tab, view = "heatmap", options = {} } = TOUR[at];
-    open(tab === "attention" ? view : tab, options);
+    const { tab, options: { tokens, ...options } } = TOUR[at];
+    if (tokens) update({ words: tokens === "words" });
+    const [layer, head] = currentAnswer()?.matters ?? [];
+    const isOneHead = STUDIES[tab]?.uses.includes("head");
+    open(tab === "attention" ? ATTENTION_VIEWS[0] : tab, isOneHead ? { layer, head, ...options } : options);
     draw();
     mark();
     box.focus();
@@ -34,7 +38,8 @@ export function mount(element) {
     marked?.classList.remove("tour-target");
     marked = null;
     if (at < 0) return;
-    const found = document.querySelector(TOUR[at].target);
+    const { tab, part } = TOUR[at];
+    const found = document.querySelector(PARTS[part] ?? `[data-study="${tab}"]`);
     if (!found || !found.offsetParent) {
       if (tries) setTimeout(() => mark(tries - 1), 100);
       return;
@@ -57,18 +62,18 @@ export function mount(element) {
     box.dataset.step = at + 1;
     fill(box, make("small", {}, say("tour_step", { n: at + 1, all: TOUR.length })),
       make("h2", {}, say(`tour_${at + 1}_title`)), make("p", {}, say(`tour_${at + 1}_text`)),
-      make("div", { class: "row" }, button(say("tour_leave"), leave, "leave"),
+      make("div", { class: "row" }, button(say(isLast ? "tour_done" : "tour_leave"), leave, "leave"),
         at ? button(say("tour_back"), () => go(at - 1), "back") : null,
         isLast ? null : button(say("tour_next"), () => go(at + 1), "next")));
   }
 
   function offer() {
     box.hidden = false;
-    fill(box, make("p", {}, say("tour_offer")), make("div", { class: "row" },
+    fill(box, make("p", {}, say("tour_offer", { all: TOUR.length })), make("div", { class: "row" },
       button(say("tour_leave"), () => {
         localStorage.setItem(OFFERED, "seen");
         leave();
-      }, "leave"), button(say("tour_start"), () => go(0), "next")));
+      }, "leave"), button(say("tour_name"), () => go(0), "next")));
   }
 
   document.addEventListener("keydown", (event) => {
