@@ -150,9 +150,9 @@ def recall(told: str) -> tuple[Chat, str]:
     return visit.conversation(model.classifier, now), visit.colour_words(model.classifier, now)
 
 
-def clear(told: str) -> tuple[str, str, Any, str]:
+def clear(told: str) -> tuple[Chat, str, str, Any, str]:
     """The conversation was emptied; it is kept until it is brought back or another begins."""
-    return "", "", gr.update(visible=True), told
+    return [], "", "", gr.update(visible=True), told
 
 
 def undo_clear(kept: str, told: str) -> tuple[str, Any, str]:
@@ -297,7 +297,7 @@ with gr.Blocks(title=WORDS["title"], analytics_enabled=False, fill_width=True,
     chat.option_select(one_sentence(follow_up), None, address, **FRONT)
     address.show(one_sentence(show), address, bars, **FRONT).then(
         one_sentence(colour_words), address, strip, **FRONT)
-    chat.clear(one_sentence(clear), address, [bars, strip, undo_button, kept],
+    chat.clear(one_sentence(clear), address, [chat, bars, strip, undo_button, kept],
                js="() => [microscope.visit()]", **FRONT)
     undo_button.click(one_sentence(undo_clear), [kept, address], [bars, undo_button, address],
                       js="(kept) => [kept, microscope.visit()]", **FRONT).then(

@@ -70,7 +70,7 @@ export function mount(element) {
   function offer() {
     box.hidden = false;
     fill(box, make("p", {}, say("tour_offer", { all: TOUR.length })), make("div", { class: "row" },
-      button(say("tour_leave"), () => {
+      button(say("tour_decline"), () => {
         localStorage.setItem(OFFERED, "seen");
         leave();
       }, "leave"), button(say("tour_name"), () => go(0), "next")));

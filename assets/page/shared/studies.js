@@ -37,9 +37,11 @@ export function possible(answer, { layer, head, view }) {
 
 /** Open a view, with options of its own; a study that looks at one layer or head gets one. */
 export function open(view, options = {}) {
+  if (!isView(view)) return;
   const { layer = state.layer, head = state.head, ...others } = options;
   const answer = currentAnswer();
   update({ view, isChosen: state.isChosen || "layer" in options || "head" in options,
-    options: { ...state.options, ...others },
+    options: { ...state.options, ...Object.fromEntries(
+      Object.entries(others).map(([name, value]) => [name, String(value)])) },
     ...(answer ? possible(answer, { layer, head, view }) : { layer, head }) });
 }
