@@ -48,8 +48,8 @@ def head() -> str:
     """What the scripts know before they ask: texts, colours, studies, the tour, the gallery."""
     gallery = json.loads((PAGE / "data" / "gallery.json").read_text(encoding="utf-8"))
     boot = json.dumps({
-        "texts": texts(), "colours": colours(), "limit": LONGEST, "tour": [asdict(step) for step in steps()],
-        "gallery": gallery, "studies": {
+        "texts": texts(), "colours": colours(), "limit": LONGEST,
+        "tour": [asdict(step) for step in steps()], "gallery": gallery, "studies": {
             group: {study.name: study.description() for study in studies}
             for group, studies in GROUPS.items()}}, ensure_ascii=False).replace("<", "\\u003c")
     return ('<link rel="stylesheet" href="microscope/style.css">\n'
