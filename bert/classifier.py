@@ -290,9 +290,7 @@ class PretrainedBert:
     @torch.inference_mode()
     def follows(self, first: str, second: str) -> float:
         """The probability that the second text follows the first."""
-        if not self.checkpoint.has_nsp:
-            raise UserError(f"{self.checkpoint.folder.name} has no next-sentence head: it was "
-                            "trained without that task")
+        self.needs_next_sentence()
         if not first.strip() or not second.strip():
             raise UserError(EMPTY)
         encoding = self.tokenizer.encode(first, second,
@@ -301,3 +299,9 @@ class PretrainedBert:
                             predict_at=torch.zeros(1, len(encoding.ids), dtype=torch.bool),
                             need_weights=False)
         return float(output.nsp_logits[0].softmax(dim=-1)[0])
+
+    def needs_next_sentence(self) -> None:
+        """Says so if the folder was trained without the next-sentence task."""
+        if not self.checkpoint.has_nsp:
+            raise UserError(f"{self.checkpoint.folder.name} has no next-sentence head: it was "
+                            "trained without that task")

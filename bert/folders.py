@@ -1,4 +1,4 @@
-"""Folders that are replaced in one move: a reader sees the old one or the new one."""
+"""Folders that are replaced as a whole: a reader finds the old one or the new one, never half."""
 
 import os
 import shutil
@@ -12,7 +12,7 @@ from bert.errors import UserError
 
 
 def replace_folder(folder: Path, write: Callable[[Path], None], marker: str | None = None) -> None:
-    """Let `write` fill a fresh folder beside `folder`, then exchange the two in one step.
+    """Let `write` fill a fresh folder beside `folder`, then exchange the two.
 
     What was there is deleted; `marker` names the file by which a folder of the same kind is known.
     """
@@ -63,7 +63,8 @@ def _flush_to_disk(path: Path) -> None:
 
 
 def _exchange(fresh: Path, folder: Path) -> None:
-    """Put the fresh folder in the place of the old one, which ends where the fresh one was."""
+    """Put the fresh folder in the place of the old one, which ends where the fresh one was. Killed
+    between the two moves, both stand beside the place."""
     aside = fresh.with_name(fresh.name + ".old")
     folder.rename(aside)
     try:

@@ -16,7 +16,6 @@ import transformers
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-import bert.checkpoint
 from bert.checkpoint import (
     load_checkpoint,
     save_checkpoint,
@@ -26,6 +25,7 @@ from bert.checkpoint import (
 from bert.classifier import EmotionClassifier
 from bert.config import BertConfig
 from bert.emotions import KEYS
+from bert.errors import UserError
 from bert.model import BertForPreTraining, BertForSequenceClassification, BertModel
 from bert.tokenizer import WordPieceTokenizer
 
@@ -356,14 +356,20 @@ def test_a_kill_while_saving_leaves_the_old_folder_or_the_new_one(two_folders, t
         while event is not None:
             shutil.rmtree(folder, ignore_errors=True)
             shutil.copytree(old, folder)
+            for left in folder.parent.glob(".*"):
+                shutil.rmtree(left)
             event = kill_at(len(seen) + 1)
-            found = contents(folder)
-            assert found in (contents(old), contents(new)), f"half a folder after {event}"
-            load_checkpoint(folder)
-            seen.append("new" if found == contents(new) else "old")
-    first_new = seen.index("new")
-    assert first_new > 8 and set(seen[first_new:]) == {"new"}  # old for a while, then new
-    assert len(seen) - first_new > 2  # killed after the exchange as well
+            whole = [contents(path) for path in folder.parent.iterdir()]
+            if folder.exists():
+                assert contents(folder) in (contents(old), contents(new)), f"half after {event}"
+                load_checkpoint(folder)
+                seen.append("new" if contents(folder) == contents(new) else "old")
+            else:  # between the two moves: both stand beside it, whole
+                assert contents(old) in whole and contents(new) in whole
+                seen.append("beside")
+    assert seen.index("beside") > 8 and seen.count("beside") == 1
+    assert set(seen[:seen.index("beside")]) == {"old"}
+    assert set(seen[seen.index("beside") + 1:]) == {"new"}  # killed after the exchange as well
 
 
 def test_a_kill_while_saving_for_the_first_time_leaves_nothing_or_all(two_folders, tmp_path):
@@ -385,7 +391,7 @@ def test_a_full_disk_leaves_the_old_folder_untouched(classifier, tmp_path):
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4_096, limits[1]))
     try:
-        with pytest.raises(OSError, match="emotion could not be written .* before is untouched"):
+        with pytest.raises(UserError, match="emotion could not be written .* before is untouched"):
             save_checkpoint(folder, untrained(classifier.config, BertForSequenceClassification),
                             classifier.tokenizer)
     finally:
@@ -394,9 +400,24 @@ def test_a_full_disk_leaves_the_old_folder_untouched(classifier, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["emotion"]
 
 
-def test_where_folders_cannot_be_exchanged_two_moves_do(classifier, tmp_path, monkeypatch):
+def test_a_move_that_fails_brings_the_old_folder_back(classifier, tmp_path, monkeypatch):
     save_checkpoint(tmp_path / "emotion", classifier.model, classifier.tokenizer)
-    monkeypatch.setattr(bert.checkpoint.ctypes, "CDLL", lambda name: object())
+    before, rename = contents(tmp_path / "emotion"), Path.rename
+
+    def refuse(path, target):
+        if target == tmp_path / "emotion" and not path.name.endswith(".old"):
+            raise OSError(13, "Permission denied")
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", refuse)
+    with pytest.raises(UserError, match="Permission denied.*what was there before is untouched"):
+        save_checkpoint(tmp_path / "emotion", classifier.model, classifier.tokenizer, half=True)
+    assert contents(tmp_path / "emotion") == before
+    assert [path.name for path in tmp_path.iterdir()] == ["emotion"]
+
+
+def test_a_checkpoint_can_be_replaced_by_a_smaller_one(classifier, tmp_path):
+    save_checkpoint(tmp_path / "emotion", classifier.model, classifier.tokenizer)
     save_checkpoint(tmp_path / "emotion", classifier.model, classifier.tokenizer, half=True)
     assert [path.name for path in tmp_path.iterdir()] == ["emotion"]
     assert (tmp_path / "emotion" / "model.safetensors").stat().st_size < 100_000
@@ -429,7 +450,7 @@ def test_other_peoples_files_are_never_deleted(classifier, tmp_path):
     for folder, name in ((notes, "diary.txt"), (above, "emotion")):
         with pytest.raises(ValueError, match=f"{folder.name} holds {name}, which would be deleted"):
             save_checkpoint(folder, classifier.model, classifier.tokenizer)
-    with pytest.raises(OSError, match="file is a file: choose a folder"):
+    with pytest.raises(UserError, match="file is a file: choose a folder"):
         save_checkpoint(file, classifier.model, classifier.tokenizer)
     assert (notes / "diary.txt").read_text() == "dear diary" and file.read_text() == "a file"
     load_checkpoint(above / "emotion")

@@ -17,7 +17,8 @@ from bert.tokenizer import WordPieceTokenizer
 
 ROOT = Path(__file__).parent.parent
 ENTRIES = {"app.py", "bert", "assets", "checkpoints", "tests", "requirements.txt", "README.md",
-           "README.ko.md", "LICENSE", "SECURITY.md", "pyproject.toml", "CHANGELOG.md"}
+           "README.ko.md", "LICENSE", "SECURITY.md", "pyproject.toml", "CHANGELOG.md",
+           "CONTRIBUTING.md"}
 READMES = ("README.md", "README.ko.md")
 PRODUCT = sorted([ROOT / "app.py", *(ROOT / "bert").rglob("*.py")])
 MEASURING = {"bert/commands/bench_app.py", "bert/commands/bench_model.py",
@@ -114,6 +115,8 @@ def shell_commands(name: str) -> list[list[str]]:
 def test_readme_commands_parse(name):
     seen = set()
     for words in shell_commands(name):
+        if words == ["python", "-m", "bert"]:
+            continue
         if words[:3] == ["python", "-m", "bert"]:
             module, arguments = f"bert.commands.{words[3]}", words[4:]
         elif words[:2] == ["python", "app.py"]:
@@ -173,7 +176,7 @@ def importers(package: str) -> set[str]:
 def test_each_large_library_has_its_place():
     assert importers("matplotlib") == {"bert/drawing/figures.py"}
     assert importers("safetensors") <= {"bert/checkpoint.py", "bert/folders.py",
-                                        "bert/training/loop.py"}
+                                        "bert/training/loop.py", "bert/explain/tuned_lens.py"}
     assert importers("sklearn") <= {"bert/commands/baseline.py"}
     assert {name for name in importers("gradio")
             if name != "app.py" and not name.startswith("bert/page/")} == set()
@@ -248,19 +251,18 @@ WRONG_CALLS = [
     ("train_tokenizer", ["--text", "{tmp}/lines.txt", "--out", "{tmp}", "--max-steps", "1"],
      "which would be deleted"),
     ("pretrain", [], "--tokenizer"),
-    ("pretrain", ["--tokenizer", "{tmp}/gone", "--lines", "{tmp}/lines.txt", "--run-dir",
-                  "{tmp}/run", "--out", "{tmp}/out"], "tokenizer.json is missing"),
+    ("pretrain", ["--tokenizer", "{tmp}/gone", "--sources", "{tmp}/x_lines.txt",
+                  "--run-dir", "{tmp}/run", "--out", "{tmp}/out"], "tokenizer.json is missing"),
     ("pretrain", ["--tokenizer", "{tmp}/tokenizer", "--run-dir", "{tmp}/run", "--out", "{tmp}/out"],
-     "no text: give --corpus or --lines"),
-    ("pretrain", ["--tokenizer", "{tmp}/tokenizer", "--lines", "{tmp}/gone.txt", "--run-dir",
-                  "{tmp}/run", "--out", "{tmp}/out"], "gone.txt is not there"),
-    ("pretrain", ["--tokenizer", "{tmp}/tokenizer", "--lines", "{tmp}/lines.txt", "--run-dir",
+     "--sources"),
+    ("pretrain", ["--tokenizer", "{tmp}/tokenizer", "--sources", "{tmp}/gone_lines.txt",
+                  "--run-dir", "{tmp}/run", "--out", "{tmp}/out"], "gone_lines.txt is not there"),
+    ("pretrain", ["--tokenizer", "{tmp}/tokenizer", "--sources", "{tmp}/x_lines.txt", "--run-dir",
                   "{tmp}/run", "--out", "{tmp}/out", "--hidden-size", "7"], "hidden_size 7"),
     ("distill", [], "--teacher"),
-    ("distill", ["--teacher", "{tmp}/gone", "--start-from", "{tmp}/gone", "--run-dir", "{tmp}/run",
-                 "--out", "{tmp}/out"], "nothing to learn from"),
-    ("distill", ["--teacher", "{tmp}/gone", "--start-from", "{tmp}/gone", "--run-dir", "{tmp}/run",
-                 "--out", "{tmp}/out", "--english", "{tmp}/lines.txt"], "gone is not a folder"),
+    ("distill", ["--teacher", "{tmp}/gone", "--out", "{tmp}/out"], "nothing to read"),
+    ("distill", ["--teacher", "{tmp}/gone", "--out", "{tmp}/out", "--english", "{tmp}/lines.txt"],
+     "gone is not a folder"),
 ]
 
 
@@ -288,6 +290,7 @@ def test_every_command_explains_itself(call, command):
 def test_a_wrong_call_is_exit_code_two_and_one_line(call, tmp_path, tokenizer: WordPieceTokenizer,
                                                     command, arguments, part):
     (tmp_path / "lines.txt").write_text("드디어 마라톤을 완주했다\nfinally\n", encoding="utf-8")
+    (tmp_path / "x_lines.txt").write_text("finally\n", encoding="utf-8")
     (tmp_path / "empty.txt").write_text("\n\n")
     (tmp_path / "bytes.txt").write_bytes(b"\xff\xfe\n")
     (tmp_path / "tokenizer").mkdir()

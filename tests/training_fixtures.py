@@ -102,8 +102,9 @@ def small_start(tmp_path_factory: pytest.TempPathFactory, small_config: BertConf
 def pretrain_call(files: Path) -> Callable[..., list[str]]:
     """The arguments of a small pre-training: pretrain_call(run, steps=2, seed=1)."""
     def arguments(run: Path, steps: int, **changes: object) -> list[str]:
-        values = {"stages": f"2:{steps * 128 / 1e6:f}:24", "batch_tokens": 128, "report_every": 1,
-                  "save_minutes": 60, "warmup": 2, "precision": "float32", **SHAPE, **changes}
+        values = {"stages": f"2:{steps * 128 / 1e6:f}:24:1e-3", "batch_tokens": 128,
+                  "report_every": 1, "save_minutes": 60, "warmup": 2,
+                  "precision": "float32", **SHAPE, **changes}
         return ["--tokenizer", str(files / "tokenizer"), "--sources", str(files / "page_docs.txt"),
                 str(files / "page_lines.txt"), "--run-dir", str(run), "--out", str(run / "out"),
                 *flags(**values)]

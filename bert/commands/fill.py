@@ -6,53 +6,32 @@
 Letters that touch [MASK] continue its word: [MASK]를 is a hidden piece and ##를.
 """
 
-import json
-from argparse import Namespace
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from bert.arguments import Parser, plain_output, text_lines
+from bert.arguments import Parser
 from bert.classifier import PretrainedBert
-from bert.cpu import configure_cpu
-from bert.errors import UserError
+from bert.commands.lines import Answer, answer_lines, lines_parser
+
+TEXTS = {"text": "a text with one [MASK]"}
 
 
 def build_parser() -> Parser:
-    parser = Parser(prog="bert fill", description=__doc__.split("\n")[0])
-    parser.add_argument("text", nargs="?", help="a text with one [MASK]")
-    parser.add_argument("--input", metavar="FILE", help="one text a line; - is standard input")
-    parser.add_argument("--checkpoint", type=Path, default=Path("checkpoints/pretrained"),
-                        help="checkpoint folder (default: checkpoints/pretrained)")
-    parser.add_argument("--json", action="store_true", help="one JSON object a line")
-    return parser
+    return lines_parser("fill", __doc__.split("\n")[0], TEXTS, "one text a line")
 
 
-def run(arguments: Namespace) -> None:
-    if (arguments.text is None) == (arguments.input is None):
-        raise UserError("give one text with [MASK], or --input FILE")
-    model = PretrainedBert.load(arguments.checkpoint)
-    for text in [arguments.text] if arguments.input is None else text_lines(arguments.input):
-        try:
-            candidates = model.fill(text)
-        except UserError as error:
-            if arguments.input is None:
-                raise
-            print(json.dumps({"text": text, "error": str(error)}, ensure_ascii=False))
-            continue
-        if arguments.json:
-            print(json.dumps({"text": text, "candidates": [
-                {"piece": piece, "probability": probability}
-                for piece, probability in candidates]}, ensure_ascii=False))
-        else:
-            print("\n".join(f"{piece}\t{probability:.1%}" for piece, probability in candidates))
+def prepare(model: PretrainedBert) -> Answer:
+    return lambda text: {"candidates": [{"piece": piece, "probability": probability}
+                                        for piece, probability in model.fill(text)]}
+
+
+def show(found: Mapping[str, Any]) -> str:
+    return "\n".join(f"{guess['piece']}\t{guess['probability']:.1%}"
+                     for guess in found["candidates"])
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = build_parser()
-    arguments = parser.parse_args(argv)
-    configure_cpu()
-    with parser.one_sentence(), plain_output(arguments.json):
-        run(arguments)
+    answer_lines(build_parser(), argv, list(TEXTS), prepare, show)
 
 
 if __name__ == "__main__":

@@ -4,65 +4,31 @@
     python -m bert follows --input pairs.tsv --json     FIRST<TAB>SECOND a line, one object a line
 """
 
-import json
-from argparse import Namespace
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from bert.arguments import Parser, plain_output, text_lines
+from bert.arguments import Parser
 from bert.classifier import PretrainedBert
-from bert.cpu import configure_cpu
-from bert.errors import UserError
+from bert.commands.lines import Answer, answer_lines, lines_parser
+
+TEXTS = {"first": "a text", "second": "a text that may follow it"}
 
 
 def build_parser() -> Parser:
-    parser = Parser(prog="bert follows", description=__doc__.split("\n")[0])
-    parser.add_argument("first", nargs="?", help="a text")
-    parser.add_argument("second", nargs="?", help="a text that may follow it")
-    parser.add_argument("--input", metavar="FILE",
-                        help="FIRST<TAB>SECOND a line; - is standard input")
-    parser.add_argument("--checkpoint", type=Path, default=Path("checkpoints/pretrained"),
-                        help="checkpoint folder (default: checkpoints/pretrained)")
-    parser.add_argument("--json", action="store_true", help="one JSON object a line")
-    return parser
+    return lines_parser("follows", __doc__.split("\n")[0], TEXTS, "FIRST<TAB>SECOND a line")
 
 
-def read_pairs(name: str) -> Iterator[tuple[str, str]]:
-    """The two texts of each line; the second is empty where there is no tab."""
-    for line in text_lines(name):
-        first, _, second = line.partition("\t")
-        yield first, second
+def prepare(model: PretrainedBert) -> Answer:
+    model.needs_next_sentence()
+    return lambda first, second: {"follows": model.follows(first, second)}
 
 
-def run(arguments: Namespace) -> None:
-    if (arguments.second is None) == (arguments.input is None) or (
-            arguments.first is not None and arguments.input is not None):
-        raise UserError("give two texts, or --input FILE")
-    model = PretrainedBert.load(arguments.checkpoint)
-    pairs = ([(arguments.first, arguments.second)] if arguments.input is None
-             else read_pairs(arguments.input))
-    for first, second in pairs:
-        try:
-            probability = model.follows(first, second)
-        except UserError as error:
-            if arguments.input is None or not model.checkpoint.has_nsp:
-                raise
-            print(json.dumps({"first": first, "second": second, "error": str(error)},
-                             ensure_ascii=False))
-            continue
-        if arguments.json:
-            print(json.dumps({"first": first, "second": second, "follows": probability},
-                             ensure_ascii=False))
-        else:
-            print(f"{probability:.1%}")
+def show(found: Mapping[str, Any]) -> str:
+    return f"{found['follows']:.1%}"
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = build_parser()
-    arguments = parser.parse_args(argv)
-    configure_cpu()
-    with parser.one_sentence(), plain_output(arguments.json):
-        run(arguments)
+    answer_lines(build_parser(), argv, list(TEXTS), prepare, show)
 
 
 if __name__ == "__main__":

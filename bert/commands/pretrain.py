@@ -42,7 +42,8 @@ def build_parser() -> Parser:
     parser.add_argument("--out", type=Path, required=True, help="checkpoint folder to write")
     parser.add_argument("--max-steps", type=int,
                         help="stop every stage after this many steps; 2 is a dry run")
-    add_options(parser.add_argument_group("training"), PretrainConfig)
+    add_options(parser.add_argument_group("training"), PretrainConfig,
+                without=("learning_rate", "layer_decay"))  # every stage has its own rate
     add_options(parser.add_argument_group("network"), BertConfig,
                 without=("vocab_size",))  # the tokenizer says it
     parser.set_defaults(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)

@@ -160,8 +160,7 @@ def stage_schedule(stages: Sequence[Stage], number: int, settings: PretrainConfi
     def share_of(step: int) -> float:
         left = total - before - step * batch_tokens
         falling = left / (settings.decay * total) if settings.decay else 1.0
-        share = max(min((step + 1) / max(settings.warmup, 1), 1.0, falling), 0.0)
-        return share * stages[number].rate / settings.learning_rate
+        return max(min((step + 1) / max(settings.warmup, 1), 1.0, falling), 0.0)
     return share_of
 
 
@@ -253,7 +252,8 @@ def pretrain(config: BertConfig, settings: PretrainConfig, train: TokenCorpus, h
         batch_tokens = settings.batch_tokens * processes.world_size
         data = PretrainData(train, tokenizer, stage.length, batch_tokens, settings.mask_rate,
                             settings.seed + number, repeats or {}, vectors)
-        run_stage(model, data, held, settings, run / f"stage_{number + 1}", processes,
+        run_stage(model, data, held, replace(settings, learning_rate=stage.rate),
+                  run / f"stage_{number + 1}", processes,
                   steps=math.ceil(stage.tokens / batch_tokens), read=read, max_steps=max_steps,
                   schedule=stage_schedule(stages, number, settings, batch_tokens), save=save)
     return model

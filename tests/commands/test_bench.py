@@ -52,7 +52,7 @@ def test_an_unknown_section_is_refused_with_the_known_ones(call):
 
 
 def test_a_missing_peer_is_named_with_what_to_install(call, emotion_folder, monkeypatch):
-    monkeypatch.setattr("bert.measuring.find_spec", lambda module: None)
+    monkeypatch.setattr("bert.commands.measuring.find_spec", lambda module: None)
     done = call("bench", "model", "--checkpoint", emotion_folder)
     assert done.code == 2
     assert "transformers is not installed" in done.err

@@ -117,7 +117,7 @@ def test_words_exchanged_for_more_words_are_one_place(classifier):
 
 
 def test_texts_of_other_length_can_be_patched(any_classifier):
-    found = patch(any_classifier, "I finally fixed the bug after days", "The cat left the bug")
+    found = patch(any_classifier, "I finally fixed the bug after days", "She left the house")
     assert np.isfinite(found.shares).all()
     assert found.margins.shape[-1] == len(found.places)
 

@@ -46,7 +46,7 @@ def test_a_norm_is_the_norm_of_the_actual_summand(any_classifier, cache):
 
 
 def test_the_summands_of_a_block_add_up_to_its_output(any_classifier, cache, monkeypatch):
-    monkeypatch.setattr(value_weighted, "NUMBERS_AT_ONCE", 3_000)  # a few rows at a time
+    monkeypatch.setattr(value_weighted, "NUMBERS_AT_ONCE", 2_000)  # a few rows at a time
     for layer in range(1, any_classifier.config.num_hidden_layers + 1):
         parts = list(value_weighted.block_summands(any_classifier, cache, layer))
         assert len(parts) > 1

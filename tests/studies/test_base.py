@@ -15,7 +15,6 @@ from bert.studies.base import (
     HeadOptions,
     Matrix,
     Number,
-    StudyOptions,
     Text,
     class_list,
     plain,
@@ -97,7 +96,7 @@ def test_texts_are_taken_as_they_are_and_refused_when_they_are_too_long():
 
 def test_options_cannot_be_changed_afterwards():
     with pytest.raises(ValueError, match="frozen"):
-        StudyOptions.read({}).local = ()
+        SomeOptions.read({}).token = 3
 
 
 # ---------------------------------------------------------------------------------- wire format

@@ -26,7 +26,7 @@ def test_the_texts_of_the_set_are_balanced_and_none_was_trained_on():
     assert found == {4: 20} and all(set(group) == {"ko", "en"} for group in groups.values())
     texts = [text for _, _, text in probe_texts()]
     assert len(set(texts)) == 80
-    for split in ("train", "dev", "test"):
+    for split in ("train_ko", "train_en", "dev", "test"):
         lines = {line.text for line in read_labelled(PAGE.parent / "data" / f"{split}.tsv")}
         assert not lines & set(texts)
 

@@ -163,7 +163,7 @@ def test_a_result_is_handed_over_once_and_nothing_is_kept(context, jobs):
     corrections = [{"text": TEXT, "label": LABEL}]
     started = STUDY.answer(context, "", {"action": "start", "corrections": corrections})
     result = finished(context, started["job"])
-    assert result == learn(context.classifier, CORRECTIONS, always)
+    assert result == plain(learn(context.classifier, CORRECTIONS, always))
     assert jobs._jobs == {}
     with pytest.raises(ValueError, match=re.escape(GONE)):
         STUDY.answer(context, "", {"action": "progress", "job": started["job"]})

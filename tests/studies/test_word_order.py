@@ -62,7 +62,7 @@ def test_without_positions_the_model_is_the_one_of_transformers_with_a_table_of_
     found = order(context, order="nopos")
     assert found["changed"] == ENGLISH and found["in_bag"] is None
     assert found["after"] == pytest.approx(expected.numpy(), abs=1e-5)
-    assert np.abs(np.subtract(found["after"], found["before"])).max() > 1e-3
+    assert np.abs(np.subtract(found["after"], found["before"])).max() > 1e-4
 
 
 def test_without_positions_any_order_gives_the_same_vectors(context, classifier):

@@ -107,7 +107,8 @@ def test_a_folder_without_vectors_is_one_sentence(tmp_path):
 
 @pytest.mark.parametrize("kind", [BertModel, BertForSequenceClassification])
 def test_a_network_teaches_its_mean_token_and_a_classifier_what_it_decides_by(
-        kind, small_config, page_tokenizer, tmp_path):
+        kind, small_config, page_tokenizer, tmp_path, monkeypatch):
+    monkeypatch.setattr(distillation, "has_bfloat16", lambda: False)  # the same on any processor
     config = replace(small_config, initializer_range=0.2, id2label=KEYS)
     save_checkpoint(tmp_path / "teacher", untrained(config, kind, 2), page_tokenizer)
     teacher = load_checkpoint(tmp_path / "teacher")
@@ -119,7 +120,7 @@ def test_a_network_teaches_its_mean_token_and_a_classifier_what_it_decides_by(
         with torch.inference_mode():
             output = getattr(teacher.model, "bert", teacher.model)(torch.tensor([ids]))
         expected = output.hidden.mean(dim=1) if kind is BertModel else output.pooled
-        np.testing.assert_allclose(vector, F.normalize(expected, dim=-1)[0], atol=2e-3)
+        np.testing.assert_allclose(vector, F.normalize(expected, dim=-1)[0], atol=1e-3)
 
 
 def test_padding_is_not_in_the_mean():

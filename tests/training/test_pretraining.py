@@ -104,15 +104,18 @@ def test_growing_leaves_the_smaller_network_as_it_was(config):
 
 
 def test_stages_are_read_from_one_setting():
-    plan = PretrainConfig(stages="3:60:64 6:0.5:64,12:20:128").plan
-    assert plan == [Stage(3, 60_000_000, 64), Stage(6, 500_000, 64), Stage(12, 20_000_000, 128)]
+    plan = PretrainConfig(stages="3:60:64:2e-3 6:0.5:64:1e-3,12:20:128:5e-4").plan
+    assert plan == [Stage(3, 60_000_000, 64, 2e-3), Stage(6, 500_000, 64, 1e-3),
+                    Stage(12, 20_000_000, 128, 5e-4)]
 
 
 @pytest.mark.parametrize(("stages", "complaint"), [
-    ("3:60", "'3:60' is not LAYERS:MILLION_TOKENS:LENGTH"), ("a:b:c", "'a:b:c' is not LAYERS"),
-    ("3:inf:64", "'3:inf:64' is not"), ("3:nan:64", "'3:nan:64' is not"),
-    ("0:60:64", "too few layers, tokens or pieces"), ("3:0:64", "too few"),
-    ("3:60:7", "too few"), ("", "--stages is empty"), (" , ", "--stages is empty")])
+    ("3:60:64", "'3:60:64' is not LAYERS:MILLION_TOKENS:LENGTH:LEARNING_RATE"),
+    ("a:b:c:d", "'a:b:c:d' is not LAYERS"),
+    ("3:inf:64:1e-3", "'3:inf:64:1e-3' is not"), ("3:nan:64:1e-3", "'3:nan:64:1e-3' is not"),
+    ("0:60:64:1e-3", "too few layers, tokens or pieces"), ("3:0:64:1e-3", "too few"),
+    ("3:60:7:1e-3", "too few"), ("3:60:64:0", "no learning rate"), ("3:60:64:nan", "no learning"),
+    ("", "--stages is empty"), (" , ", "--stages is empty")])
 def test_stages_that_are_none_are_refused(stages, complaint):
     with pytest.raises(UserError, match=complaint):
         PretrainConfig(stages=stages)
@@ -120,13 +123,13 @@ def test_stages_that_are_none_are_refused(stages, complaint):
 
 def test_stages_must_end_in_the_network(config):
     with pytest.raises(UserError, match="the last stage has 4 layers, the network 2: make them"):
-        PretrainConfig(stages="2:1:24 4:1:24").plan_for(config)
+        PretrainConfig(stages="2:1:24:1e-3 4:1:24:1e-3").plan_for(config)
     with pytest.raises(UserError, match="longer sequences than --max-position-embeddings 64"):
-        PretrainConfig(stages="2:1:65").plan_for(config)
+        PretrainConfig(stages="2:1:65:1e-3").plan_for(config)
 
 
 def test_the_learning_rate_climbs_in_every_stage_holds_and_falls_to_zero_at_the_end():
-    settings = PretrainConfig(stages="1:0.1:24 2:0.1:24", warmup=10, decay=0.25)
+    settings = PretrainConfig(stages="1:0.1:24:1e-3 2:0.1:24:5e-4", warmup=10, decay=0.25)
     first, last = (stage_schedule(settings.plan, number, settings, 1_000) for number in (0, 1))
     assert [first(step) for step in (0, 4, 9, 50, 99)] == [0.1, 0.5, 1.0, 1.0, 1.0]
     assert [last(step) for step in (0, 4, 9, 49, 50)] == [0.1, 0.5, 1.0, 1.0, 1.0]
@@ -136,14 +139,14 @@ def test_the_learning_rate_climbs_in_every_stage_holds_and_falls_to_zero_at_the_
 
 
 def test_the_fall_may_begin_before_the_last_stage():
-    settings = PretrainConfig(stages="1:0.1:24 2:0.1:24", warmup=1, decay=0.75)
+    settings = PretrainConfig(stages="1:0.1:24:1e-3 2:0.1:24:5e-4", warmup=1, decay=0.75)
     first, last = (stage_schedule(settings.plan, number, settings, 1_000) for number in (0, 1))
     assert first(50) == 1.0 and first(99) == pytest.approx(101 / 150)
     assert last(0) == pytest.approx(100 / 150)
 
 
 def test_without_a_fall_the_learning_rate_holds():
-    settings = PretrainConfig(stages="1:0.1:24", warmup=1, decay=0.0)
+    settings = PretrainConfig(stages="1:0.1:24:1e-3", warmup=1, decay=0.0)
     assert stage_schedule(settings.plan, 0, settings, 1_000)(100) == 1.0
 
 
@@ -213,8 +216,8 @@ def test_a_student_comes_closer_to_its_teacher_beside_both_tasks(files, page_tok
     marks = np.unique(corpus.marks)
     rows = np.random.default_rng(0).normal(size=(len(marks), 6))
     rows = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float16)
-    settings = PretrainConfig(stages="1:0.003:24 2:0.03:24", batch_tokens=512, learning_rate=5e-3,
-                              warmup=2, report_every=1, save_minutes=60.0, precision="float32")
+    settings = PretrainConfig(stages="1:0.003:24:5e-3 2:0.03:24:5e-3", batch_tokens=512, warmup=2,
+                              report_every=1, save_minutes=60.0, precision="float32")
     pretrain(small_config, settings, corpus, corpus, page_tokenizer, tmp_path, tmp_path / "out",
              Processes(), command="x", vectors=SentenceVectors(marks, rows))
     made = load_checkpoint(tmp_path / "out")
