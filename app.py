@@ -77,7 +77,7 @@ def describe(classifier: EmotionClassifier) -> dict:
     """What the page says of the checkpoint."""
     checkpoint = classifier.checkpoint
     keys = classifier.keys if checkpoint.has_classifier else ()
-    return {"name": checkpoint.folder.resolve().name, "hash": checkpoint.digest(),
+    return {"name": checkpoint.name, "hash": checkpoint.digest(),
             "classes": class_list(keys), "has_classifier": checkpoint.has_classifier,
             "threshold": classifier.config.confidence_threshold,
             "limit": classifier.config.max_position_embeddings}
@@ -294,7 +294,7 @@ def free_port(host: str, wanted: int) -> int:
 def build_parser() -> Parser:
     parser = Parser(prog="app.py", description="Serve the emotion microscope as a page.")
     parser.add_argument("--checkpoint", type=Path, default=Path("checkpoints/emotion"),
-                        help="checkpoint folder (default: checkpoints/emotion)")
+                        help="folder or Hub id (default: checkpoints/emotion)")
     parser.add_argument("--host", default=os.environ.get("GRADIO_SERVER_NAME") or "127.0.0.1",
                         help="address to serve from (default: GRADIO_SERVER_NAME or 127.0.0.1)")
     parser.add_argument("--port", type=int, default=os.environ.get("GRADIO_SERVER_PORT")

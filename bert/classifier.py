@@ -224,7 +224,7 @@ class EmotionClassifier:
     def needs_classifier(self) -> BertForSequenceClassification:
         """The network with its classifier; says so if the folder holds only the network."""
         if not isinstance(self.model, BertForSequenceClassification):
-            raise UserError(f"{self.checkpoint.folder.name} has no classifier: choose a "
+            raise UserError(f"{self.checkpoint.name} has no classifier: choose a "
                             "fine-tuned checkpoint, or make one with bert finetune")
         return self.model
 
@@ -257,7 +257,7 @@ class PretrainedBert:
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         if not isinstance(checkpoint.model, BertForPreTraining):
-            raise UserError(f"{checkpoint.folder.name} has no masked-language-model head: choose "
+            raise UserError(f"{checkpoint.name} has no masked-language-model head: choose "
                             "a pre-trained checkpoint")
         self.checkpoint, self.tokenizer = checkpoint, checkpoint.tokenizer
         self.model: BertForPreTraining = checkpoint.model
@@ -291,7 +291,7 @@ class PretrainedBert:
     def follows(self, first: str, second: str) -> float:
         """The probability that the second text follows the first."""
         if not self.checkpoint.has_nsp:
-            raise UserError(f"{self.checkpoint.folder.name} has no next-sentence head: it was "
+            raise UserError(f"{self.checkpoint.name} has no next-sentence head: it was "
                             "trained without that task")
         if not first.strip() or not second.strip():
             raise UserError(EMPTY)

@@ -22,7 +22,7 @@ def build_parser() -> Parser:
     parser.add_argument("--input", metavar="FILE",
                         help="FIRST<TAB>SECOND a line; - is standard input")
     parser.add_argument("--checkpoint", type=Path, default=Path("checkpoints/pretrained"),
-                        help="checkpoint folder (default: checkpoints/pretrained)")
+                        help="folder or Hub id (default: checkpoints/pretrained)")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     return parser
 
