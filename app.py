@@ -371,7 +371,7 @@ def free_port(host: str, wanted: int) -> int:
 def build_parser() -> Parser:
     parser = Parser(prog="app.py", description="Serve the emotion microscope as a page.")
     parser.add_argument("--checkpoint", type=Path, default=Path("checkpoints/emotion"),
-                        help="checkpoint folder (default: checkpoints/emotion)")
+                        help="folder or Hub id (default: checkpoints/emotion)")
     parser.add_argument("--host", default=os.environ.get("GRADIO_SERVER_NAME") or "127.0.0.1",
                         help="address to serve from (default: GRADIO_SERVER_NAME or 127.0.0.1)")
     parser.add_argument("--port", type=int, default=os.environ.get("GRADIO_SERVER_PORT")

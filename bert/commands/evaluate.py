@@ -34,6 +34,7 @@ from bert.emotions import EMOTIONS, NONE
 from bert.errors import UserError
 from bert.explain import heads, tuned_lens
 from bert.explain.league import league, league_rows
+from bert.hub import is_hub_id
 from bert.training.corpus import TokenCorpus
 from bert.training.evaluation import (
     LANGUAGES,
@@ -101,7 +102,7 @@ def draw_figures(language: str, found: Mapping[str, Any], folder: Path) -> None:
 def build_parser() -> Parser:
     parser = Parser(prog="bert evaluate", description=__doc__.split("\n")[0])
     parser.add_argument("--checkpoint", type=Path, default=Path("checkpoints/emotion"),
-                        help="checkpoint folder (default: checkpoints/emotion)")
+                        help="folder or Hub id (default: checkpoints/emotion)")
     parser.add_argument("--data", type=Path, default=Path("assets/data/test.tsv"),
                         help="labelled lines (default: assets/data/test.tsv)")
     parser.add_argument("--more", type=Path, nargs="*", default=[], metavar="FILE",
@@ -152,6 +153,14 @@ def check_names(folders: Iterable[Path]) -> None:
         if names.count(name) > 1:
             raise UserError(f"two of the folders are called {name!r}, which is what their rows "
                             "are called: rename one")
+
+
+def check_writable(arguments: Namespace) -> None:
+    """Refuse to measure for minutes what has no folder to be written into."""
+    folder = arguments.pretrained or arguments.checkpoint
+    if is_hub_id(folder) and not folder.is_dir() and not (arguments.dry or arguments.max_steps):
+        raise UserError(f"{folder.as_posix()} is a name on the Hub, and figures are written into a "
+                        "folder: add --dry, or give a folder of your own")
 
 
 def evaluate(arguments: Namespace, lines: Sequence[LabelledLine]) -> dict[str, Any]:
@@ -296,6 +305,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = build_parser()
     arguments = parser.parse_args(argv)
     with parser.one_sentence():
+        check_writable(arguments)
         instead = {"pretrained": evaluate_pretrained, "explanations": evaluate_explanations,
                    "heads": evaluate_heads, "lens": fit_lens}
         chosen = [name for name in instead if getattr(arguments, name) is not None]

@@ -103,7 +103,7 @@ def build_parser() -> Parser:
     parser = Parser(prog="bert predict", description="Which of the ten feelings does a text hold?")
     parser.add_argument("text", nargs="?", help="the text; without it you are asked on a terminal")
     parser.add_argument("--checkpoint", type=Path, default=Path("checkpoints/emotion"),
-                        help="checkpoint folder (default: checkpoints/emotion)")
+                        help="folder or Hub id (default: checkpoints/emotion)")
     parser.add_argument("--input", metavar="FILE", help="one text a line; - is standard input")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     parser.add_argument("--attention", type=int, nargs=2, metavar=("LAYER", "HEAD"),

@@ -16,6 +16,7 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 from bert.arguments import Parser
+from bert.checkpoint import checkpoint_folder
 from bert.commands.browser import browser
 from bert.errors import UserError
 from bert.studies import STUDIES
@@ -111,7 +112,7 @@ def take_all(checkpoint: Path, folder: Path, only: str | None) -> None:
 def build_parser() -> Parser:
     parser = Parser(prog="bert screenshots", description="Take the README's pictures of the page.")
     parser.add_argument("--checkpoint", type=Path, default=Path("checkpoints/emotion"),
-                        help="checkpoint folder (default: checkpoints/emotion)")
+                        help="folder or Hub id (default: checkpoints/emotion)")
     parser.add_argument("--out", type=Path, default=ROOT / "assets" / "screenshots",
                         help="where to (default: assets/screenshots)")
     parser.add_argument("--only", choices=[shot.name for shot in SHOTS], help="just one picture")
@@ -122,9 +123,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = build_parser()
     arguments = parser.parse_args(argv)
     with parser.one_sentence():
-        if not arguments.checkpoint.is_dir():
-            raise UserError(f"{arguments.checkpoint} is not a folder: expected a checkpoint")
-        take_all(arguments.checkpoint.resolve(), arguments.out, arguments.only)
+        checkpoint = checkpoint_folder(arguments.checkpoint)
+        if not checkpoint.is_dir():
+            raise UserError(f"{checkpoint} is not a folder: expected a checkpoint")
+        take_all(checkpoint.resolve(), arguments.out, arguments.only)
 
 
 if __name__ == "__main__":

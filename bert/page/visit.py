@@ -64,7 +64,7 @@ def describe(classifier: EmotionClassifier) -> dict[str, Any]:
     """What the page says of the checkpoint."""
     checkpoint = classifier.checkpoint
     keys = classifier.keys if checkpoint.has_classifier else ()
-    return {"name": checkpoint.folder.resolve().name, "hash": checkpoint.digest(),
+    return {"name": checkpoint.name, "hash": checkpoint.digest(),
             "classes": class_list(keys), "has_classifier": checkpoint.has_classifier,
             "threshold": classifier.config.confidence_threshold,
             "limit": classifier.config.max_position_embeddings}

@@ -325,7 +325,7 @@ def run(context: StudyContext, text: str, options: ReportOptions) -> ReportData:
             languages[language] = part
     scores = inside(found, "finetune", "dev_scores")
     data: ReportData = {
-        "problem": problem, "name": folder.resolve().name, "classes": classes,
+        "problem": problem, "name": context.classifier.checkpoint.name, "classes": classes,
         "languages": languages,
         "curves": curves_of(found, earlier),
         "dev_scores": numbers(scores[:MOST_POINTS], 1.0) if isinstance(scores, list) else [],
