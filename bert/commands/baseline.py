@@ -1,4 +1,4 @@
-"""The linear model to beat: TF-IDF of character and word n-grams, logistic regression.
+"""The linear model to beat: TF-IDF of character and word n-grams, a linear support vector machine.
 
     python -m bert baseline --train assets/data/train*.tsv --test assets/data/test.tsv
 
@@ -33,19 +33,19 @@ from bert.training.metrics import (
 SHARES = (0.125, 0.25, 0.5, 1.0)
 
 
-def fit_linear(lines: Sequence[LabelledLine], strength: float = 10.0, rounds: int = 300):
+def fit_linear(lines: Sequence[LabelledLine]):
     """A trained scikit-learn pipeline."""
     try:
         from sklearn.feature_extraction.text import TfidfVectorizer
-        from sklearn.linear_model import LogisticRegression
         from sklearn.pipeline import make_pipeline, make_union
+        from sklearn.svm import LinearSVC
     except ImportError:
         raise UserError("scikit-learn is not installed: pip install scikit-learn") from None
     model = make_pipeline(
         make_union(TfidfVectorizer(analyzer="char_wb", ngram_range=(1, 5), sublinear_tf=True,
                                    min_df=2),
                    TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True)),
-        LogisticRegression(C=strength, max_iter=rounds))
+        LinearSVC(random_state=0))  # as good as logistic regression here, in a tenth of the time
     return model.fit([line.text for line in lines], [line.label for line in lines])
 
 
