@@ -13,6 +13,7 @@ import os
 import socket
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ try:
     from bert.page.components import Address, Attention, Bars, Gallery, Strip, StudyView, Tour
     from bert.page.frame import launch_options
     from bert.page.model import Served
+    from bert.page.standalone import standalone
     from bert.page.visit import Chat, Visit
     from bert.studies import GROUPS, STUDIES
     from bert.studies.base import LONGEST, Matrix, Study, plain
@@ -205,7 +207,8 @@ def words_for(text: str, key: str) -> dict:
 
 def moved(text: str) -> dict:
     """How much each look moves: value-weighted attention of every head."""
-    return plain(Matrix(visit.moved_shares(model.classifier, check_text(text)), "weights"))
+    shares = visit.moved_shares(model.classifier, check_text(text))
+    return plain(Matrix(shares.reshape(-1, *shares.shape[2:]), "weights"))
 
 
 def study(text: str, name: str, options: dict) -> dict:
@@ -216,7 +219,10 @@ def study(text: str, name: str, options: dict) -> dict:
 def export(text: str, what: str, ending: str, options: dict) -> dict:
     """One file to take away, in base64."""
     text = check_text(text)
-    if isinstance(what, str) and what in STUDIES:
+    if (what, ending) == ("answer", "html"):
+        file = downloads.File("answer.html", "text/html", standalone(
+            model.classifier, text, *downloads.page_options(options)).encode())
+    elif isinstance(what, str) and what in STUDIES:
         language = options.get("lang") if isinstance(options, dict) else None
         found = STUDIES[what].answer(model.context, text, options,
                                      in_full=ending in ("csv", "json"))
@@ -225,6 +231,8 @@ def export(text: str, what: str, ending: str, options: dict) -> dict:
         config = model.classifier.config
         wanted = downloads.Wanted.checked(what, ending, options, config.num_hidden_layers,
                                           config.num_attention_heads)
+        if wanted.is_moved:
+            wanted = replace(wanted, moved=visit.moved_shares(model.classifier, text))
         file = downloads.make(visit.read(model.classifier, text), wanted,
                               visit.describe(model.classifier))
     return {"name": file.name, "type": file.media_type,

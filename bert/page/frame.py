@@ -1,8 +1,6 @@
 """How the page is served: theme, styles and scripts, and which requests are taken."""
 
-import json
 import os
-from dataclasses import asdict
 from typing import Any
 
 import gradio as gr
@@ -11,11 +9,9 @@ from starlette.responses import Response
 from starlette.routing import Mount
 from starlette.staticfiles import StaticFiles
 
-from bert.drawing.texts import PAGE, colours, texts
+from bert.drawing.texts import PAGE
+from bert.page.boot import boot_data, script_json
 from bert.page.limits import RequestLimits
-from bert.page.tour import steps
-from bert.studies import GROUPS
-from bert.studies.base import LONGEST
 
 FONTS = PAGE.parent / "fonts"
 FONT = ["Microscope Gothic", "system-ui", "sans-serif"]  # none is fetched from anywhere
@@ -45,18 +41,12 @@ class PageFiles(StaticFiles):
 
 
 def head() -> str:
-    """What the scripts know before they ask: texts, colours, studies, the tour, the gallery."""
-    gallery = json.loads((PAGE / "data" / "gallery.json").read_text(encoding="utf-8"))
-    boot = json.dumps({
-        "texts": texts(), "colours": colours(), "limit": LONGEST,
-        "tour": [asdict(step) for step in steps()], "gallery": gallery, "studies": {
-            group: {study.name: study.description() for study in studies}
-            for group, studies in GROUPS.items()}}, ensure_ascii=False).replace("<", "\\u003c")
+    """Styles, what the scripts know before they ask, and the scripts of the first picture."""
     return ('<link rel="stylesheet" href="microscope/style.css">\n'
             '<link rel="stylesheet" href="microscope/studies.css">\n'
             '<link rel="preload" href="microscope/fonts/MicroscopeGothic.woff2" as="font" '
             'type="font/woff2" crossorigin>\n'
-            f'<script type="application/json" id="microscope-boot">{boot}</script>\n'
+            f'{script_json("microscope-boot", boot_data())}\n'
             + "".join(f'<link rel="modulepreload" href="microscope/{path}">\n'
                       for path in first_scripts()))
 
@@ -64,7 +54,7 @@ def head() -> str:
 def first_scripts() -> list[str]:
     """What the first picture needs: fetched at once instead of one after the other."""
     return [path.relative_to(PAGE).as_posix() for folder in ("components", "views", "shared")
-            for path in sorted((PAGE / folder).glob("*.js"))]
+            for path in sorted((PAGE / folder).glob("*.js")) if path.stem != "standalone"]
 
 
 def launch_options(at_once: int = max(os.cpu_count() or 1, 2)) -> dict[str, Any]:

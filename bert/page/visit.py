@@ -80,17 +80,22 @@ def head_that_matters(classifier: EmotionClassifier, text: str) -> tuple[int, in
     return int(layer) + 1, int(head) + 1
 
 
+def answer_data_of(classifier: EmotionClassifier, text: str) -> dict[str, Any]:
+    """What the browser draws of one text."""
+    prediction = read(classifier, text)
+    return {**answer_data(prediction.encoding, prediction.attentions),
+            "model": describe(classifier), "probabilities": prediction.probabilities.tolist(),
+            "confident": prediction.confident, "matters": head_that_matters(classifier, text),
+            "care": speaks_of_self_harm(prediction.text)}
+
+
 def answer(classifier: EmotionClassifier, visit: Visit) -> str:
-    """What the browser draws of the text on show, as the value of Bars."""
+    """The value of Bars: what the browser draws of the text on show, and the conversation."""
     if not visit.texts:
         return ""
-    text = visit.texts[visit.shown]
-    prediction = read(classifier, text)
-    return json.dumps({"messages": visit.texts, "current": visit.shown, "answer": {
-        **answer_data(prediction.encoding, prediction.attentions), "model": describe(classifier),
-        "probabilities": prediction.probabilities.tolist(), "confident": prediction.confident,
-        "matters": head_that_matters(classifier, text),
-        "care": speaks_of_self_harm(prediction.text)}}, ensure_ascii=False)
+    return json.dumps({"messages": visit.texts, "current": visit.shown,
+                       "answer": answer_data_of(classifier, visit.texts[visit.shown])},
+                      ensure_ascii=False)
 
 
 def explained(classifier: EmotionClassifier, text: str,
@@ -145,7 +150,6 @@ def conversation(classifier: EmotionClassifier, visit: Visit) -> Chat:
 
 
 def moved_shares(classifier: EmotionClassifier, text: str) -> np.ndarray:
-    """How much each look moves, ‖α f(x)‖, as a share of the largest: (L·H, T, T)."""
+    """How much each look moves, ‖α f(x)‖, as a share of the largest: (L, H, T, T)."""
     found = norms(classifier, classifier.run_with_cache(text))
-    shares = found / max(float(found.max()), 1e-12)
-    return shares.reshape(-1, *found.shape[2:])
+    return found / max(float(found.max()), 1e-12)

@@ -17,7 +17,8 @@ export async function explain(key) {
   update({ attribution: waiting });
   let found;
   try {
-    found = { ...waiting, status: "done", ...await ask("attribute", [answer.text, key]) };
+    const values = answer.attributions?.[key] ?? await ask("attribute", [answer.text, key]);
+    found = { ...waiting, status: "done", ...values };
   } catch (error) {
     found = { ...waiting, status: "failed",
       reason: error instanceof Refused ? error.message : say("offline_given_up") };
