@@ -15,6 +15,7 @@ export async function explain(key) {
   if (!answer) return undefined;
   const waiting = { key, status: "waiting", isAsked: true };
   update({ attribution: waiting });
+  document.querySelector(".strip-frame").scrollIntoView({ block: "nearest" });
   let found;
   try {
     const values = answer.attributions?.[key] ?? await ask("attribute", [answer.text, key]);
