@@ -9,7 +9,7 @@ import torch
 from bert.model import BertMLMHead, BertModel
 from bert.tokenizer import UNK, Encoding, WordPieceTokenizer
 
-TRIED_TOKENS = 2_048  # of all copies of a text in which another word is hidden
+TRIED_TOKENS = 1_024  # of all copies of a text in which another word is hidden
 
 
 @dataclass(frozen=True)
