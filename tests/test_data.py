@@ -12,6 +12,7 @@ from bert.emotions import KEYS, NONE
 from bert.training.corpus import text_mark
 from bert.training.examples import (
     LabelledLine,
+    read_cloze,
     read_contrast,
     read_labelled,
     read_mixed,
@@ -53,6 +54,17 @@ def test_every_line_is_clean_text_of_a_known_kind(lines):
         assert line.language != "xx" or line.label == NONE, line
         assert line.text == unicodedata.normalize("NFC", line.text).strip(), line
         assert line.label == NONE or 1 <= len(line.text.split()) <= 60, line
+
+
+def test_the_other_files_hold_clean_text_as_well():
+    mixed, cloze = read_mixed(DATA / "mixed.tsv"), read_cloze(DATA / "cloze.tsv")
+    contrast = [line for split in ("dev", "test")
+                for line in read_contrast(DATA / "contrast.tsv", split)]
+    for line in (*mixed, *contrast, *cloze):
+        assert line.language in ("ko", "en"), line
+        assert line.text == unicodedata.normalize("NFC", line.text).strip() != "", line
+    assert all(line.text.count("[MASK]") == 1 and line.answer.strip() for line in cloze)
+    assert Counter(line.language for line in cloze) == {"ko": 50, "en": 50}
 
 
 def test_there_are_enough_lines_and_the_classes_are_balanced(lines, splits):
