@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from bert.arguments import Parser, described_call
+from bert.arguments import Parser, described_call, positive
 from bert.emotions import NONE
 from bert.errors import UserError
 from bert.training.examples import (
@@ -79,7 +79,7 @@ def build_parser() -> Parser:
     parser.add_argument("--contrast", type=Path, metavar="FILE",
                         help="the contrast set, to score the last model on")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--max-steps", type=int, help="dry run: only 200 × N lines")
+    parser.add_argument("--max-steps", type=positive, help="dry run: only 200 × N lines")
     parser.add_argument("--checkpoint", type=Path,
                         help="put the figures into this checkpoint's metrics.json, beside its own")
     return parser
