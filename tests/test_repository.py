@@ -236,6 +236,28 @@ def test_an_unknown_command_is_one_line_and_exit_code_two(run):
     assert "there is no command 'no-such-command'" in done.err
 
 
+BROKEN = """
+import sys
+from bert import __main__, classifier
+
+def broken(*arguments):
+    raise {error}("planted")
+
+classifier.EmotionClassifier.load = broken
+__main__.main()
+"""
+
+
+@pytest.mark.parametrize(("error", "code"), [
+    ("ValueError", 1), ("KeyError", 1), ("classifier.UserError", 2)])
+def test_a_bug_in_a_command_is_a_traceback_and_exit_code_one(error, code):
+    """Even one of a kind that a careless handler would take for a wrong call."""
+    done = subprocess.run([sys.executable, "-c", BROKEN.format(error=error), "predict", "text"],
+                          cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert ("Traceback" in done.stderr) == (code == 1) and "planted" in done.stderr
+
+
 WRONG_CALLS = [
     ("predict", ["text", "--checkpoint", "{tmp}/gone"], "gone is not a folder"),
     ("train_tokenizer", [], "--text, --out"),

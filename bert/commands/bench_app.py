@@ -13,6 +13,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -221,8 +222,9 @@ def bertviz_bytes(classifier: EmotionClassifier, text: str) -> dict[str, int]:
     from bertviz import head_view, model_view
     encoding, attentions = classifier.attentions(text)
     layers = [torch.from_numpy(layer)[None] for layer in attentions]
-    return {view.__name__: len(view(layers, encoding.pieces, html_action="return").data.encode())
-            for view in (model_view, head_view)}
+    with warnings.catch_warnings(category=ResourceWarning, action="ignore"):  # leaves files open
+        return {view.__name__: len(view(layers, encoding.pieces, html_action="return").data
+                                   .encode()) for view in (model_view, head_view)}
 
 
 def bench_page(bench: Bench) -> Iterator[Comparison]:

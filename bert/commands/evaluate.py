@@ -31,7 +31,7 @@ from typing import Any
 
 import numpy as np
 
-from bert.arguments import Parser, described_call
+from bert.arguments import Parser, described_call, positive
 from bert.classifier import PretrainedBert
 from bert.commands import evaluate_network
 from bert.emotions import EMOTIONS, NONE
@@ -151,7 +151,7 @@ def build_parser() -> Parser:
                         help="fit the tuned lens on these labelled lines instead")
     parser.add_argument("--figures", type=Path, help="folder for the diagrams")
     parser.add_argument("--dry", action="store_true", help="print only; leave metrics.json alone")
-    parser.add_argument("--max-steps", type=int, metavar="N",
+    parser.add_argument("--max-steps", type=positive, metavar="N",
                         help="dry run: only N × 32 lines (N a language for --explanations, "
                         "--heads and --pruning); writes nothing")
     return parser

@@ -14,7 +14,8 @@ from typing import Any
 from bert.errors import UserError
 
 Message = MutableMapping[str, Any]
-Receive, Send = Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
 
 LARGEST_REQUEST = 1_000_000  # bytes; several times the longest conversation
 MOST_WAITING = 100           # questions that wait for a slot

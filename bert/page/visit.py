@@ -75,7 +75,8 @@ def head_that_matters(classifier: EmotionClassifier, text: str) -> tuple[int, in
     al. 2019); the last layer's first head where there is no answer."""
     if not classifier.checkpoint.has_classifier:
         return classifier.config.num_hidden_layers, 1
-    found = importance(gradients(classifier, text, Target.leading(classifier, text).margin))
+    found = importance(gradients(
+        classifier, text, lambda logits: Target(int(logits.argmax())).margin(logits)))
     layer, head = np.unravel_index(int(found.argmax()), found.shape)
     return int(layer) + 1, int(head) + 1
 
