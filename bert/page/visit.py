@@ -1,9 +1,11 @@
 """What a browser tells of a visit, and what it gets for a text."""
 
 import json
+from functools import lru_cache
 from typing import Annotated, Any
 
 import numpy as np
+import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from bert.classifier import EmotionClassifier, Prediction
@@ -60,6 +62,7 @@ def read(classifier: EmotionClassifier, text: str) -> Prediction:
     return Prediction(encoding, (), np.zeros(0, dtype=np.float32), False, attentions)
 
 
+@lru_cache(maxsize=2)
 def describe(classifier: EmotionClassifier) -> dict[str, Any]:
     """What the page says of the checkpoint."""
     checkpoint = classifier.checkpoint
@@ -70,23 +73,29 @@ def describe(classifier: EmotionClassifier) -> dict[str, Any]:
             "limit": classifier.config.max_position_embeddings}
 
 
-def head_that_matters(classifier: EmotionClassifier, text: str) -> tuple[int, int]:
-    """Layer and head, from 1, whose attention weights carry most of the answer's margin (Michel et
-    al. 2019); the last layer's first head where there is no answer."""
+def read_with_head(classifier: EmotionClassifier,
+                   text: str) -> tuple[Prediction, tuple[int, int]]:
+    """The answer, and the layer and head, from 1, whose attention weights carry most of its margin
+    (Michel et al. 2019), from one pass forward and backward; without a classifier the last layer's
+    first head."""
     if not classifier.checkpoint.has_classifier:
-        return classifier.config.num_hidden_layers, 1
-    found = importance(gradients(
-        classifier, text, lambda logits: Target(int(logits.argmax())).margin(logits)))
-    layer, head = np.unravel_index(int(found.argmax()), found.shape)
-    return int(layer) + 1, int(head) + 1
+        return read(classifier, text), (classifier.config.num_hidden_layers, 1)
+    found = gradients(classifier, text,
+                      lambda logits: Target(int(logits.argmax())).margin(logits))
+    weight = importance(found)                                                       # (L, H)
+    layer, head = np.unravel_index(int(weight.argmax()), weight.shape)
+    probabilities = torch.from_numpy(found.logits).softmax(dim=-1).numpy()
+    is_confident = bool(probabilities.max() >= classifier.config.confidence_threshold)
+    return (Prediction(found.encoding, classifier.keys, probabilities, is_confident,
+                       found.attentions), (int(layer) + 1, int(head) + 1))
 
 
 def answer_data_of(classifier: EmotionClassifier, text: str) -> dict[str, Any]:
     """What the browser draws of one text."""
-    prediction = read(classifier, text)
+    prediction, head = read_with_head(classifier, text)
     return {**answer_data(prediction.encoding, prediction.attentions),
             "model": describe(classifier), "probabilities": prediction.probabilities.tolist(),
-            "confident": prediction.confident, "matters": head_that_matters(classifier, text),
+            "confident": prediction.confident, "matters": head,
             "care": speaks_of_self_harm(prediction.text)}
 
 
@@ -102,11 +111,11 @@ def answer(classifier: EmotionClassifier, visit: Visit) -> str:
 def explained(classifier: EmotionClassifier, text: str,
               language: Language) -> tuple[Reply, Attribution | None]:
     """The reply of the chat, and how much each piece speaks for the leading class."""
-    prediction = read(classifier, text)
+    prediction, head = read_with_head(classifier, text)
     if not classifier.checkpoint.has_classifier:
         return reply_without_classifier(prediction.encoding, language), None
     found = attribute(classifier, text, prediction.label)
-    return reply(prediction, found, language, head_that_matters(classifier, text)), found
+    return reply(prediction, found, language, head), found
 
 
 def colour_words(classifier: EmotionClassifier, visit: Visit) -> str:
