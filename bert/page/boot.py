@@ -10,10 +10,15 @@ from bert.page.tour import steps
 from bert.studies import GROUPS
 from bert.studies.base import LONGEST
 
+PYTHONS_OWN = ("reply_", "follow_")  # strings that no script shows
+
 
 def boot_data() -> dict[str, Any]:
     """Texts in both languages, colours, the studies, the tour, the gallery."""
-    return {"texts": texts(), "colours": colours(), "limit": LONGEST,
+    shown = {language: {key: text for key, text in strings.items()
+                        if not key.startswith(PYTHONS_OWN)}
+             for language, strings in texts().items()}
+    return {"texts": shown, "colours": colours(), "limit": LONGEST,
             "tour": [asdict(step) for step in steps()],
             "gallery": [asdict(example) for example in gallery()],
             "studies": {group: {study.name: study.description() for study in studies}

@@ -1,16 +1,18 @@
 """How the page is served: theme, styles and scripts, and which requests are taken."""
 
 import os
+from functools import lru_cache
 from typing import Any
 
 import gradio as gr
 from starlette.middleware import Middleware
-from starlette.responses import Response
-from starlette.routing import Mount
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from bert.drawing.texts import PAGE
-from bert.page.boot import boot_data, script_json
+from bert.page.boot import boot_data
 from bert.page.limits import RequestLimits
 
 FONTS = PAGE.parent / "fonts"
@@ -21,7 +23,7 @@ def theme() -> gr.themes.Base:
     """Gradio's own, with our font and the colours of the scripts."""
     fonts = [gr.themes.Font(name) for name in FONT]
     return gr.themes.Base(primary_hue="indigo", neutral_hue="slate", font=fonts,
-                          spacing_size="sm").set(
+                          font_mono=["ui-monospace", "monospace"], spacing_size="sm").set(
         body_background_fill="#f3f5f8", body_background_fill_dark="#0d1117",
         block_background_fill_dark="#161c25", background_fill_primary_dark="#161c25",
         background_fill_secondary_dark="#1f2733", border_color_primary_dark="#2b3542",
@@ -40,19 +42,29 @@ class PageFiles(StaticFiles):
         return response
 
 
+@lru_cache(maxsize=1)
+def boot_response() -> Response:
+    return JSONResponse(boot_data(), headers={"Cache-Control": "no-cache"})
+
+
+def send_boot(request: Request) -> Response:
+    """What the scripts know before they ask; apart from the page, which is not compressed."""
+    return boot_response()
+
+
 def head() -> str:
-    """Styles, what the scripts know before they ask, and the scripts of the first picture."""
+    """Styles, and what the first picture needs: fetched at once instead of one after the other."""
     return ('<link rel="stylesheet" href="microscope/style.css">\n'
             '<link rel="stylesheet" href="microscope/studies.css">\n'
             '<link rel="preload" href="microscope/fonts/MicroscopeGothic.woff2" as="font" '
             'type="font/woff2" crossorigin>\n'
-            f'{script_json("microscope-boot", boot_data())}\n'
+            '<link rel="preload" href="microscope/boot.json" as="fetch" crossorigin>\n'
             + "".join(f'<link rel="modulepreload" href="microscope/{path}">\n'
                       for path in first_scripts()))
 
 
 def first_scripts() -> list[str]:
-    """What the first picture needs: fetched at once instead of one after the other."""
+    """The scripts of the first picture."""
     return [path.relative_to(PAGE).as_posix() for folder in ("components", "views", "shared")
             for path in sorted((PAGE / folder).glob("*.js")) if path.stem != "standalone"]
 
@@ -63,7 +75,8 @@ def launch_options(at_once: int = max(os.cpu_count() or 1, 2)) -> dict[str, Any]
     return {
         "theme": theme(), "head": head(), "footer_links": ["api"],
         "favicon_path": PAGE / "icon.svg",
-        "app_kwargs": {"routes": [Mount("/microscope/fonts", PageFiles(directory=FONTS)),
+        "app_kwargs": {"routes": [Route("/microscope/boot.json", send_boot),
+                                  Mount("/microscope/fonts", PageFiles(directory=FONTS)),
                                   Mount("/microscope", PageFiles(directory=PAGE))],
                        "middleware": [Middleware(RequestLimits, at_once=at_once,
                                                  has_mcp=has_mcp)]},
