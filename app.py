@@ -1,9 +1,10 @@
 """The page of the emotion microscope: type a text, see its feeling, look inside the model.
 
     python app.py [--checkpoint DIR] [--host H] [--port N]
+    gradio app.py                                            starts again when a file changes
 
-`main` loads the classifier, `build_demo` makes the page and its endpoints, `launch_options` says
-how it is served. The page itself is drawn in the browser by assets/page from one answer per text.
+Read `demo` from top to bottom: the parts of the page, then what happens when somebody uses them.
+Parts that Gradio has are Gradio's; bars, attention and studies are in bert/page/components.py.
 """
 
 import base64
@@ -11,9 +12,9 @@ import json
 import os
 import socket
 import sys
-import threading
 from collections.abc import Callable, Sequence
-from functools import lru_cache, wraps
+from dataclasses import replace
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -24,26 +25,20 @@ try:
         raise ImportError(f"Python {sys.version_info[0]}.{sys.version_info[1]} is too old: start "
                           "it with Python 3.11 or later")
     import gradio as gr
-    import numpy as np
-    from fastapi.exceptions import RequestValidationError
-    from gradio.route_utils import FnIndexInferError
-    from starlette.middleware import Middleware
-    from starlette.requests import Request
-    from starlette.responses import JSONResponse, Response
-    from starlette.routing import Mount
-    from starlette.staticfiles import StaticFiles
 
     from bert.arguments import Parser
-    from bert.classifier import EmotionClassifier, Prediction
     from bert.cpu import configure_cpu
-    from bert.drawing.texts import PAGE, colours, speaks_of_self_harm, texts
+    from bert.drawing.texts import LANGUAGES, Language, texts
     from bert.errors import UserError
     from bert.explain.gradients import attribute
-    from bert.page import downloads as exports
-    from bert.page.answer import answer_data
-    from bert.page.limits import Gate
+    from bert.page import downloads, visit
+    from bert.page.components import Address, Attention, Bars, Gallery, Strip, StudyView, Tour
+    from bert.page.frame import launch_options
+    from bert.page.model import Served
+    from bert.page.standalone import standalone
+    from bert.page.visit import Chat, Visit
     from bert.studies import GROUPS, STUDIES
-    from bert.studies.base import LONGEST, Study, StudyContext, class_list
+    from bert.studies.base import LONGEST, Matrix, Study, plain
 except ModuleNotFoundError as missing:
     sys.stderr.write(f"app.py: {missing.name} is missing: run `python -m pip install -r "
                      "requirements.txt`, then start again\n")
@@ -53,46 +48,19 @@ except (ImportError, OSError) as error:
     raise SystemExit(2) from None
 
 FIRST_PORT, PORTS_TRIED = 7860, 100
-FONTS = PAGE.parent / "fonts"
-NUM_AT_ONCE = max(os.cpu_count() or 1, 2)  # texts being worked on
-AT_ONCE = threading.BoundedSemaphore(NUM_AT_ONCE)
-UNREADABLE = 'The request cannot be read: send JSON such as {"data": ["a text"]}.'
-UNKNOWN = "There is no such endpoint: choose predict or attention."
 FAILED = ("Something went wrong here, and the server has noted it: try another text. "
           "문제가 생겨서 서버에 적어 두었어요: 다른 글로 해 보세요.")
-
-
-# ---------------------------------------------------------------------------------- the model
-
-
-def read(classifier: EmotionClassifier, text: str) -> Prediction:
-    """One forward pass with all attention; without a classifier there are no probabilities."""
-    if classifier.checkpoint.has_classifier:
-        return classifier(text)
-    encoding, attentions = classifier.attentions(text)
-    return Prediction(encoding, (), np.zeros(0, dtype=np.float32), False, attentions)
-
-
-def describe(classifier: EmotionClassifier) -> dict:
-    """What the page says of the checkpoint."""
-    checkpoint = classifier.checkpoint
-    keys = classifier.keys if checkpoint.has_classifier else ()
-    return {"name": checkpoint.folder.resolve().name, "hash": checkpoint.digest(),
-            "classes": class_list(keys), "has_classifier": checkpoint.has_classifier,
-            "threshold": classifier.config.confidence_threshold,
-            "limit": classifier.config.max_position_embeddings}
+model = Served()  # the checkpoint, loaded when it is first asked
 
 
 # ---------------------------------------------------------------------------------- input checks
 
 
 def check_text(text: Any) -> str:
-    """The text of a request, or a sentence about what is wrong with it."""
+    """The text of a request, cut to what is read, or a sentence about what is wrong with it."""
     if not isinstance(text, str):
         raise UserError(f"The text is a {type(text).__name__}: send a string.")
-    if len(text) > LONGEST:
-        raise UserError(f"The text has {len(text):,} characters: at most {LONGEST:,} are read.")
-    return text
+    return text[:LONGEST]
 
 
 def check_number(name: str, value: Any) -> int:
@@ -112,159 +80,276 @@ def find_study(name: Any) -> Study:
 
 
 def one_sentence(handler: Callable) -> Callable:
-    """A handler whose complaints reach the caller as one sentence, and which takes its turn."""
+    """A handler whose complaints reach the visitor as one sentence; a bug keeps its traceback."""
     @wraps(handler)
     def checked(*values: Any) -> Any:
         try:
-            with AT_ONCE:
-                return handler(*values)
+            return handler(*values)
         except UserError as error:
             raise gr.Error(str(error), print_exception=False) from None
         except Exception as error:
-            raise gr.Error(FAILED) from error  # with its traceback, for whoever runs the server
+            raise gr.Error(FAILED) from error
     return checked
+
+
+# ---------------------------------------------------------------------------------- the chat
+
+
+def say(text: str, chat: Chat, told: str) -> tuple[str, Chat, Any, Any]:
+    """A text is sent: its bubble at once, with bars and attention; the reply follows."""
+    now = Visit.read(told)
+    text = check_text(text if now.text is None else now.text)
+    if not text.strip():
+        return "", chat, gr.skip(), gr.skip()
+    now = now.saying(text)
+    return ("", [*chat, visit.said(text)], visit.answer(model.classifier, now),
+            now.model_dump_json())
+
+
+def reply(chat: Chat, told: str) -> tuple[Chat, Any]:
+    """The reply to the last text, and which of its words speak for it."""
+    now = Visit.read(told)
+    if not now.texts or not chat or chat[-1]["role"] != "user":
+        return chat, gr.skip()
+    text = now.texts[-1]
+    found, attribution = visit.explained(model.classifier, text, now.lang)
+    return [*chat, visit.answered(found)], visit.strip_value(text, attribution)
+
+
+def show(told: str) -> str:
+    """Another text of the conversation comes on show."""
+    return visit.answer(model.classifier, Visit.read(told))
+
+
+def colour_words(told: str) -> str:
+    """Which words of the text on show speak for its answer."""
+    return visit.colour_words(model.classifier, Visit.read(told))
+
+
+def choose_message(told: str, picked: gr.SelectData) -> str:
+    """A bubble was clicked: its text comes on show."""
+    now = Visit.read(told)
+    first = max(len(now.texts) - visit.REPLAYED, 0)
+    number = picked.index[0] if isinstance(picked.index, list | tuple) else picked.index
+    return now.model_copy(update={"current": first + int(number) // 2}).model_dump_json()
+
+
+def follow_up(picked: gr.SelectData) -> str:
+    """A question under an answer was clicked: the browser is led to the view that answers it."""
+    return json.dumps({"go": json.loads(picked.value)}, ensure_ascii=False)
+
+
+def open_page(told: str) -> list[Any]:
+    """A page is opened, reloaded, or changes its language: everything in the visitor's words. What
+    the chat said follows."""
+    now = Visit.read(told)
+    return [visit.answer(model.classifier, now), *labels(now.lang)]
+
+
+def recall(told: str) -> tuple[Chat, str]:
+    """The conversation as it was, in the language of the page."""
+    now = Visit.read(told)
+    return visit.conversation(model.classifier, now), visit.colour_words(model.classifier, now)
+
+
+def clear(told: str) -> tuple[Chat, str, str, Any, str]:
+    """The conversation was emptied; it is kept until it is brought back or another begins."""
+    return [], "", "", gr.update(visible=True), told
+
+
+def undo_clear(kept: str, told: str) -> tuple[str, Any, str]:
+    """Bring back what was cleared, in the language of the page."""
+    back = Visit.read(kept).model_copy(update={"lang": Visit.read(told).lang})
+    return (visit.answer(model.classifier, back), gr.update(visible=False),
+            back.model_dump_json())
 
 
 # ---------------------------------------------------------------------------------- endpoints
 
 
-def add_endpoints(classifier: EmotionClassifier) -> None:
-    """The two documented endpoints, and those that the page itself uses."""
-    about = lru_cache(maxsize=1)(lambda: describe(classifier))
-    context = StudyContext(classifier)
+def predict(text: str) -> dict:
+    """Read the feeling of a text, in Korean or English.
 
-    def predict(text: str) -> dict:
-        """The feeling of a text: label, whether the model is confident, and all probabilities.
+    Parameters:
+        text: what somebody wrote; at most 5,000 characters are read
+    Returns:
+        the label with the largest probability, whether the model is confident, all ten
+        probabilities, the tokens that were read, and whether the text was truncated
+    """
+    answer = model.classifier(check_text(text)).to_dict()
+    return {name: answer[name] for name in
+            ("label", "confident", "probabilities", "tokens", "truncated")}
 
-        At most 5,000 characters are taken; `truncated` says whether the model read all of them.
-        """
-        answer = classifier(check_text(text)).to_dict()
-        return {name: answer[name] for name in
-                ("label", "confident", "probabilities", "tokens", "truncated")}
 
-    def attention(text: str, layer: int, head: int) -> dict:
-        """Exact attention weights of one head, query × key; layers and heads count from 1."""
-        layer, head = check_number("layer", layer), check_number("head", head)
-        classifier.check_head(layer, head)
-        prediction = read(classifier, check_text(text))
-        return {"tokens": prediction.tokens,
-                "weights": prediction.attentions[layer - 1, head - 1].tolist()}
+def attention(text: str, layer: int, head: int) -> dict:
+    """Give the exact attention weights of one head on a text.
 
-    def look(text: str) -> dict:
-        """Everything the page draws of one text."""
-        prediction = read(classifier, check_text(text))
-        return {**answer_data(prediction.encoding, prediction.attentions), "model": about(),
-                "probabilities": prediction.probabilities.tolist(),
-                "confident": prediction.confident, "care": speaks_of_self_harm(prediction.text)}
+    Parameters:
+        text: what somebody wrote; at most 5,000 characters are read
+        layer: the layer, counted from 1
+        head: the head, counted from 1
+    Returns:
+        the tokens, and a row of weights for each: how much it looks at every token
+    """
+    layer, head = check_number("layer", layer), check_number("head", head)
+    model.classifier.check_head(layer, head)
+    prediction = visit.read(model.classifier, check_text(text))
+    return {"tokens": prediction.tokens,
+            "weights": prediction.attentions[layer - 1, head - 1].tolist()}
 
-    def explain(text: str, key: str) -> dict:
-        """How much each piece speaks for or against a class."""
-        if not isinstance(key, str):
-            raise UserError(f"The class is a {type(key).__name__}: send its key.")
-        found = attribute(classifier, check_text(text), key)
-        return {"values": found.values.tolist(), "total": found.total, "gained": found.gained,
-                "error": found.error}
 
-    def study(text: str, name: str, options: dict) -> dict:
-        """The numbers of one view of the microscope."""
-        return find_study(name).answer(context, check_text(text), options)
+def words_for(text: str, key: str) -> dict:
+    """How much each piece speaks for or against a class."""
+    if not isinstance(key, str):
+        raise UserError(f"The class is a {type(key).__name__}: send its key.")
+    return visit.attribution_data(attribute(model.classifier, check_text(text), key))
 
-    def export(text: str, what: str, ending: str, options: dict) -> dict:
-        """One file to take away, in base64."""
-        if isinstance(what, str) and what in STUDIES:
-            language = options.get("lang") if isinstance(options, dict) else None
-            found = STUDIES[what].answer(context, check_text(text), options,
-                                         in_full=ending in ("csv", "json"))
-            file = exports.make_study(STUDIES[what], found, ending, language)
-        else:
-            file = picture_file(text, what, ending, options)
-        return {"name": file.name, "type": file.media_type,
-                "data": base64.b64encode(file.content).decode("ascii")}
 
-    def picture_file(text: str, what: str, ending: str, options: dict) -> exports.File:
-        """The answer or its attention as a file."""
-        wanted = exports.Wanted.checked(what, ending, options,
-                                        classifier.config.num_hidden_layers,
-                                        classifier.config.num_attention_heads)
-        return exports.make(read(classifier, check_text(text)), wanted, about())
+def moved(text: str) -> dict:
+    """How much each look moves: value-weighted attention of every head."""
+    shares = visit.moved_shares(model.classifier, check_text(text))
+    return plain(Matrix(shares.reshape(-1, *shares.shape[2:]), "weights"))
 
-    for handler in (predict, attention):
-        gr.api(one_sentence(handler), api_name=handler.__name__, concurrency_limit=4)
-    for name, handler in (("look", look), ("attribute", explain), ("study", study),
-                          ("export", export)):
-        gr.api(one_sentence(handler), api_name=name, api_visibility="private", queue=False)
+
+def study(text: str, name: str, options: dict) -> dict:
+    """The numbers of one study."""
+    return find_study(name).answer(model.context, check_text(text), options)
+
+
+def export(text: str, what: str, ending: str, options: dict) -> dict:
+    """One file to take away, in base64."""
+    text = check_text(text)
+    if (what, ending) == ("answer", "html"):
+        file = downloads.File("answer.html", "text/html", standalone(
+            model.classifier, text, *downloads.page_options(options)).encode())
+    elif isinstance(what, str) and what in STUDIES:
+        language = options.get("lang") if isinstance(options, dict) else None
+        found = STUDIES[what].answer(model.context, text, options,
+                                     in_full=ending in ("csv", "json"))
+        file = downloads.make_study(STUDIES[what], found, ending, language)
+    else:
+        config = model.classifier.config
+        wanted = downloads.Wanted.checked(what, ending, options, config.num_hidden_layers,
+                                          config.num_attention_heads)
+        if wanted.is_moved:
+            wanted = replace(wanted, moved=visit.moved_shares(model.classifier, text))
+        file = downloads.make(visit.read(model.classifier, text), wanted,
+                              visit.describe(model.classifier))
+    return {"name": file.name, "type": file.media_type,
+            "data": base64.b64encode(file.content).decode("ascii")}
 
 
 # ---------------------------------------------------------------------------------- the page
 
+WORDS = texts()["en"]  # of the page as it is first sent; `labels` has them in either language
+FRONT = {"queue": False, "api_visibility": "private", "show_progress": "hidden"}  # of our events
 
-class Page(gr.Blocks):
-    """Blocks whose endpoints get the values of a request as they are: none is taken for a file to
-    fetch, none is kept for the visitor's session."""
+with gr.Blocks(title=WORDS["title"], analytics_enabled=False, fill_width=True,
+               delete_cache=(3600, 3600)) as demo:
+    address = Address(visible="hidden")
+    with gr.Row(elem_classes="masthead"):
+        title = gr.Markdown(f"# {WORDS['title']}\n{WORDS['tagline']}", elem_classes="title")
+        tour_button = gr.Button(WORDS["tour_name"], size="sm", scale=0, min_width=90)
+        link_button = gr.Button(WORDS["copy_link"], size="sm", scale=0, min_width=90)
+        language_button = gr.Button(WORDS["language"], size="sm", scale=0, min_width=70)
+        theme_button = gr.Button("◐", size="sm", scale=0, min_width=44, elem_id="theme")
+    with gr.Row(equal_height=False):
+        with gr.Column(scale=2, min_width=330, elem_classes="left"):
+            chat = gr.Chatbot(label=WORDS["chat"], height=280, buttons=[], show_label=False,
+                              placeholder=WORDS["chat_empty"], latex_delimiters=[],
+                              elem_id="chat", feedback_options=None, allow_file_downloads=False)
+            undo_button = gr.Button(WORDS["undo_clear"], size="sm", visible=False)
+            text = gr.Textbox(label=WORDS["your_text"], placeholder=WORDS["placeholder"], lines=1,
+                              max_lines=6, max_length=LONGEST, submit_btn=WORDS["send"],
+                              autofocus=True, elem_id="your-text", info=WORDS["privacy"])
+            examples = {language: gr.Examples(texts()[language]["example_texts"], text,
+                                              label=texts()[language]["examples"],
+                                              elem_id=f"examples-{language}",
+                                              visible=language == "en", api_visibility="private")
+                        for language in LANGUAGES}
+            bars = Bars()
+        with gr.Column(scale=3, min_width=330, elem_classes="right"):
+            strip = Strip()
+            with gr.Tabs(selected="attention") as tabs:
+                with gr.Tab(WORDS["group_attention"], id="attention") as attention_tab:
+                    Attention()
+                group_tabs: dict[str, gr.Tab] = {}
+                inner_tabs: dict[str, gr.Tabs] = {}
+                study_tabs: dict[str, gr.Tab] = {}
+                for group, studies in GROUPS.items():
+                    with gr.Tab(WORDS[f"group_{group}"], id=group) as group_tabs[group]:
+                        with gr.Tabs() as inner_tabs[group]:
+                            for one in studies:
+                                with gr.Tab(WORDS[f"study_{one.name}"],
+                                            id=one.name) as study_tabs[one.name]:
+                                    StudyView(one.name)
+    Gallery()
+    Tour()
+    kept = gr.State("")  # the conversation that was cleared last
 
-    async def preprocess_data(self, block_fn: Any, inputs: list, *others: Any,
-                              **more: Any) -> list:
-        needed = len(block_fn.inputs)
-        if len(inputs) < needed:
-            raise gr.Error(f"{len(inputs)} of {needed} values were sent: {block_fn.api_name} needs "
-                           "all of them.", print_exception=False)
-        return inputs[:needed]
+    # A text is sent; the browser says which texts came before it.
+    sent = {"fn": one_sentence(say), "inputs": [text, chat, address],
+            "outputs": [text, chat, bars, address],
+            "js": "(text, chat) => [text, chat, microscope.visit()]"}
+    then = {"fn": one_sentence(reply), "inputs": [chat, address], "outputs": [chat, strip]}
+    text.submit(**sent, **FRONT).then(**then, **FRONT)
+    for rows in examples.values():
+        rows.load_input_event.then(**sent, **FRONT).then(**then, **FRONT)
+    address.say(**{**sent, "js": None}, **FRONT).then(**then, **FRONT)
 
+    # The conversation: a bubble or a question is clicked, the page is opened, language, clear.
+    chat.select(one_sentence(choose_message), address, address,
+                js="() => [microscope.visit()]", **FRONT).then(
+        one_sentence(show), address, bars, **FRONT).then(
+        one_sentence(colour_words), address, strip, **FRONT)
+    chat.option_select(one_sentence(follow_up), None, address, **FRONT)
+    address.show(one_sentence(show), address, bars, **FRONT).then(
+        one_sentence(colour_words), address, strip, **FRONT)
+    chat.clear(one_sentence(clear), address, [chat, bars, strip, undo_button, kept],
+               js="() => [microscope.visit()]", **FRONT)
+    undo_button.click(one_sentence(undo_clear), [kept, address], [bars, undo_button, address],
+                      js="(kept) => [kept, microscope.visit()]", **FRONT).then(
+        one_sentence(recall), address, [chat, strip], **FRONT)
 
-def build_demo(classifier: EmotionClassifier) -> gr.Blocks:
-    """The page: a place for what the browser draws, and the endpoints behind it."""
-    with Page(title=texts()["en"]["title"], analytics_enabled=False, fill_width=True,
-              delete_cache=(3600, 3600)) as demo:
-        gr.HTML(html_template='<div id="microscope"></div>', js_on_load=None,
-                apply_default_css=False)
-        add_endpoints(classifier)
-    return demo.queue(max_size=200, api_open=True)  # plain POST, on a Space as well
+    # Tabs: opened by hand they tell the browser's scripts, opened by a script they follow it.
+    for name, tab in {"attention": attention_tab, **group_tabs, **study_tabs}.items():
+        tab.select(None, js=f"() => window.microscope?.selected({json.dumps(name)})")
+    address.go(None, None, [tabs, *inner_tabs.values()], js="() => microscope.tabs()")
 
+    # The header.
+    tour_button.click(None, js="() => microscope.tour()")
+    link_button.click(None, None, link_button, js="() => microscope.copyLink()")
+    language_button.click(None, js="() => microscope.switchLanguage()")
+    theme_button.click(None, js="() => microscope.switchTheme()")
 
-class PageFiles(StaticFiles):
-    """Scripts and styles, asked for again each time: a new version never meets an old one."""
+    # What other programs ask, and what the scripts of the page ask.
+    for handler in (predict, attention):
+        gr.api(one_sentence(handler), api_name=handler.__name__, concurrency_limit=4)
+    for name, handler in {"attribute": words_for, "moved": moved, "study": study,
+                          "export": export}.items():
+        gr.api(one_sentence(handler), api_name=name, api_visibility="private", queue=False)
 
-    def file_response(self, *args: Any, **kwargs: Any) -> Response:
-        response = super().file_response(*args, **kwargs)
-        response.headers["Cache-Control"] = "no-cache"
-        return response
+    def labels(language: Language) -> list[Any]:
+        """Every label of Gradio's own parts in a language, in the order of `spoken`."""
+        words = texts()[language]
+        return [gr.update(value=f"# {words['title']}\n{words['tagline']}"),
+                gr.update(value=words["tour_name"]), gr.update(value=words["copy_link"]),
+                gr.update(value=words["language"]), gr.update(value=words["undo_clear"]),
+                gr.update(label=words["chat"], placeholder=words["chat_empty"]),
+                gr.update(label=words["your_text"], placeholder=words["placeholder"],
+                          submit_btn=words["send"], info=words["privacy"]),
+                gr.update(label=words["group_attention"]),
+                *(gr.update(visible=own == language) for own in examples),
+                *(gr.update(label=words[f"group_{name}"]) for name in group_tabs),
+                *(gr.update(label=words[f"study_{name}"]) for name in study_tabs)]
 
+    spoken = [title, tour_button, link_button, language_button, undo_button, chat, text,
+              attention_tab, *(rows.dataset for rows in examples.values()), *group_tabs.values(),
+              *study_tabs.values()]
+    address.open(one_sentence(open_page), address, [bars, *spoken], **FRONT).then(
+        one_sentence(recall), address, [chat, strip], **FRONT)
 
-def refused(status: int, sentence: str) -> Callable:
-    """A handler for requests that reach no endpoint."""
-    def handle(request: Request, error: Exception) -> Response:
-        return JSONResponse({"error": sentence}, status)
-    return handle
-
-
-def head_of_page() -> str:
-    """Style, texts, colours, the list of studies and script, for the page's <head>."""
-    boot = json.dumps({"texts": texts(), "colours": colours(), "limit": LONGEST, "studies": {
-        group: {study.name: study.description() for study in studies}
-        for group, studies in GROUPS.items()}}, ensure_ascii=False).replace("<", "\\u003c")
-    return ('<link rel="stylesheet" href="microscope/style.css">\n'
-            '<link rel="stylesheet" href="microscope/studies.css">\n'
-            '<link rel="preload" href="microscope/fonts/MicroscopeGothic.woff2" as="font" '
-            'type="font/woff2" crossorigin>\n'
-            f'<script type="application/json" id="microscope-boot">{boot}</script>\n'
-            '<script type="module" src="microscope/main.js"></script>')
-
-
-def launch_options() -> dict[str, Any]:
-    """How the page is served; `build_demo(classifier).launch(**launch_options())` is all of it."""
-    return {
-        "head": head_of_page(), "footer_links": ["api"], "favicon_path": PAGE / "icon.svg",
-        "app_kwargs": {"routes": [Mount("/microscope/fonts", PageFiles(directory=FONTS)),
-                                  Mount("/microscope", PageFiles(directory=PAGE))],
-                       "middleware": [Middleware(Gate, at_once=NUM_AT_ONCE)],
-                       "exception_handlers": {
-                           RequestValidationError: refused(422, UNREADABLE),
-                           FnIndexInferError: refused(404, UNKNOWN),
-                           KeyError: refused(404, UNKNOWN), Exception: refused(500, FAILED)}},
-        "run_history": False, "ssr_mode": False, "share": False, "enable_monitoring": False,
-        "mcp_server": False, "pwa": False, "max_file_size": 1, "state_session_capacity": 100,
-        "quiet": True,
-    }
+demo.queue(max_size=200, api_open=True)  # plain POST, on a Space as well
 
 
 # ---------------------------------------------------------------------------------- command line
@@ -294,7 +379,7 @@ def free_port(host: str, wanted: int) -> int:
 def build_parser() -> Parser:
     parser = Parser(prog="app.py", description="Serve the emotion microscope as a page.")
     parser.add_argument("--checkpoint", type=Path, default=Path("checkpoints/emotion"),
-                        help="checkpoint folder (default: checkpoints/emotion)")
+                        help="folder or Hub id (default: checkpoints/emotion)")
     parser.add_argument("--host", default=os.environ.get("GRADIO_SERVER_NAME") or "127.0.0.1",
                         help="address to serve from (default: GRADIO_SERVER_NAME or 127.0.0.1)")
     parser.add_argument("--port", type=int, default=os.environ.get("GRADIO_SERVER_PORT")
@@ -309,17 +394,14 @@ def main(argv: Sequence[str] | None = None) -> None:
         if not 1 <= arguments.port <= 65_535:
             raise UserError(f"port {arguments.port} does not exist: choose 1024 to 65535")
         configure_cpu()
-        classifier = EmotionClassifier.load(arguments.checkpoint)
+        model.checkpoint = arguments.checkpoint
+        _ = model.classifier  # what is wrong with it is said before the page opens
         port = free_port(arguments.host, arguments.port)
     if port != arguments.port:
         print(f"port {arguments.port} is taken: using {port}")
-    try:
-        demo = build_demo(classifier)
-    except OSError as error:
-        parser.error(f"no place for temporary files ({error}): name one with GRADIO_TEMP_DIR")
-    _, address, _ = demo.launch(server_name=arguments.host, server_port=port,
+    _, where, _ = demo.launch(server_name=arguments.host, server_port=port,
                                 prevent_thread_lock=True, **launch_options())
-    print(f"The emotion microscope is at {address} (Ctrl+C ends it)", flush=True)
+    print(f"The emotion microscope is at {where} (Ctrl+C ends it)", flush=True)
     demo.block_thread()
 
 

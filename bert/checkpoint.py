@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from bert.config import BertConfig
 from bert.errors import UserError
 from bert.folders import replace_folder
+from bert.hub import fetch, is_hub_id
 from bert.model import (
     BertForPreTraining,
     BertForSequenceClassification,
@@ -32,8 +33,9 @@ from bert.tokenizer import WordPieceTokenizer
 Model = BertModel | BertForPreTraining | BertForSequenceClassification
 Module = TypeVar("Module", bound=nn.Module)
 WEIGHTS, CONFIG, TOKENIZER = "model.safetensors", "config.json", "tokenizer.json"
-CARD = "README.md"
-LARGEST = {CONFIG: 10_000_000, TOKENIZER: 200_000_000}  # bytes; a million pieces need 50 MB
+VOCABULARY, CARD = "vocab.txt", "README.md"
+# Bytes; a million pieces need 50 MB.
+LARGEST = {CONFIG: 10_000_000, TOKENIZER: 200_000_000, VOCABULARY: 50_000_000}
 
 # Our name of a module, and the name it has in every Hugging Face BERT.
 HUGGING_FACE_NAMES = (
@@ -63,6 +65,12 @@ class Checkpoint:
     tokenizer: WordPieceTokenizer
     model: Model
     missing: tuple[str, ...]  # heads that the folder does not have; their weights are zero here
+    hub_id: str | None = None
+
+    @property
+    def name(self) -> str:
+        """What people call it: its name on the Hub, or that of its folder."""
+        return self.hub_id or self.folder.resolve().name
 
     @property
     def has_classifier(self) -> bool:
@@ -111,9 +119,31 @@ def to_hugging_face(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 # ---------------------------------------------------------------------------------- loading
 
 
-def load_checkpoint(folder: Path | str) -> Checkpoint:
-    """Read a checkpoint folder, ours or one of transformers, into float32 on the CPU."""
-    folder = Path(folder)
+def checkpoint_folder(source: Path | str) -> Path:
+    """A folder as it is, or where a model of the Hub is kept. What is no BERT is refused before its
+    weights are fetched, and a pickle never is."""
+    if Path(source).is_dir() or not is_hub_id(source):
+        return Path(source)
+    name = Path(source).as_posix()
+    folder = fetch(name, (CONFIG, TOKENIZER, VOCABULARY, "tokenizer_config.json"))
+    if not (folder / CONFIG).is_file():
+        raise UserError(f"{name} has no {CONFIG}: it is not a model of transformers")
+    try:
+        BertConfig.read(folder / CONFIG)
+    except UserError as error:  # of a path in the cache only the file's name says something
+        raise UserError(str(error).replace(str(folder), name)) from None
+    folder = fetch(name, [WEIGHTS])
+    if not (folder / WEIGHTS).is_file():
+        raise UserError(f"{name}: no {WEIGHTS} was found, and pickle files (pytorch_model.bin) are "
+                        "never loaded: choose a model that was saved as safetensors")
+    return folder
+
+
+def load_checkpoint(source: Path | str) -> Checkpoint:
+    """Read a checkpoint, ours or one of transformers, into float32 on the CPU: a folder, or the
+    name of a model on the Hub."""
+    folder = checkpoint_folder(source)
+    hub_id = None if folder == Path(source) else Path(source).as_posix()
     if not folder.is_dir():
         raise UserError(f"{folder} is not a folder: expected a checkpoint with {CONFIG}, "
                         f"{WEIGHTS} and {TOKENIZER}")
@@ -127,12 +157,15 @@ def load_checkpoint(folder: Path | str) -> Checkpoint:
         if (folder / name).is_file() and (folder / name).stat().st_size > largest:
             raise UserError(f"{folder / name} has more than {largest:,} bytes: copy it again")
     config = BertConfig.read(folder / CONFIG)
-    tokenizer = WordPieceTokenizer.load(folder / TOKENIZER)
+    pieces = folder / TOKENIZER
+    if not pieces.is_file() and (folder / VOCABULARY).is_file():  # as BERTs were saved until 2020
+        pieces = folder / VOCABULARY
+    tokenizer = WordPieceTokenizer.load(pieces)
     if len(tokenizer) > config.vocab_size:
-        raise UserError(f"{folder / TOKENIZER} has {len(tokenizer):,} tokens but {CONFIG} says "
+        raise UserError(f"{pieces} has {len(tokenizer):,} tokens but {CONFIG} says "
                         f"{config.vocab_size:,}: the folder mixes two runs; copy it again")
     model, missing = _load_model(folder / WEIGHTS, config)
-    return Checkpoint(folder, model.config, tokenizer, model.eval(), missing)
+    return Checkpoint(folder, model.config, tokenizer, model.eval(), missing, hub_id)
 
 
 def _load_model(path: Path, config: BertConfig) -> tuple[Model, tuple[str, ...]]:

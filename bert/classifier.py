@@ -11,6 +11,7 @@ import torch
 from bert.checkpoint import Checkpoint, load_checkpoint
 from bert.cpu import without_module_hooks
 from bert.errors import UserError
+from bert.hook_names import BY_TOKEN_FIRST, full_name, hook_names
 from bert.model import (
     BertForPreTraining,
     BertForSequenceClassification,
@@ -64,6 +65,11 @@ class Prediction:
         order = np.argsort(-self.probabilities, kind="stable")
         return [(self.keys[i], float(self.probabilities[i])) for i in order]
 
+    def _repr_html_(self) -> str:
+        """How a notebook shows it: the bars and a heatmap."""
+        from bert.drawing.notebook import prediction_html
+        return prediction_html(self)
+
     def to_dict(self) -> dict[str, Any]:
         """The answer in the form of `--json` and of the HTTP endpoint."""
         return {
@@ -88,7 +94,11 @@ class Step:
 
 @dataclass(frozen=True)
 class ActivationCache:
-    """Everything inside one run of the model; `steps` in the order they were computed."""
+    """Everything inside one run of the model; `steps` in the order they were computed.
+
+    Tensors are found by our names, `value("query", layer=3)`, and by those of TransformerLens,
+    `cache["blocks.2.attn.hook_q"]` or `cache["q", 2]`: bert/hook_names.py lists them.
+    """
 
     encoding: Encoding
     steps: tuple[Step, ...]
@@ -100,6 +110,21 @@ class ActivationCache:
             if step.name == wanted:
                 return step.value
         raise KeyError(f"no step {wanted!r}; there are {', '.join(s.name for s in self.steps)}")
+
+    def keys(self) -> list[str]:
+        """The names of TransformerLens that this run has."""
+        return list(self._hook_names())
+
+    def __getitem__(self, name: str | tuple[str, int]) -> np.ndarray:
+        """A tensor by its name in TransformerLens, or by that of its step."""
+        names = self._hook_names()
+        if not isinstance(name, str):
+            name = full_name(*name, list(names))
+        value = self.value(names.get(name, name))
+        return value.swapaxes(1, 2) if name.endswith(BY_TOKEN_FIRST) else value
+
+    def _hook_names(self) -> dict[str, str]:
+        return hook_names([step.name for step in self.steps])
 
 
 class EmotionClassifier:
@@ -164,7 +189,9 @@ class EmotionClassifier:
     @torch.inference_mode()
     def run_with_cache(self, text: str, pair: str | None = None,
                        heads_off: Iterable[tuple[int, int]] = ()) -> ActivationCache:
-        """Every tensor on the way of one text. Heads to switch off: (layer, head), from 1."""
+        """Every tensor on the way of one text, also under the names of TransformerLens:
+        `run_with_cache(text)["blocks.0.attn.hook_pattern"]` (bert/hook_names.py). Heads to switch
+        off: (layer, head), from 1."""
         encoding = self.encode(text, pair)
         steps: list[Step] = []
         shapes: dict[str, tuple[int, ...]] = {" ids": (1, len(encoding.ids))}
@@ -224,7 +251,7 @@ class EmotionClassifier:
     def needs_classifier(self) -> BertForSequenceClassification:
         """The network with its classifier; says so if the folder holds only the network."""
         if not isinstance(self.model, BertForSequenceClassification):
-            raise UserError(f"{self.checkpoint.folder.name} has no classifier: choose a "
+            raise UserError(f"{self.checkpoint.name} has no classifier: choose a "
                             "fine-tuned checkpoint, or make one with bert finetune")
         return self.model
 
@@ -257,7 +284,7 @@ class PretrainedBert:
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         if not isinstance(checkpoint.model, BertForPreTraining):
-            raise UserError(f"{checkpoint.folder.name} has no masked-language-model head: choose "
+            raise UserError(f"{checkpoint.name} has no masked-language-model head: choose "
                             "a pre-trained checkpoint")
         self.checkpoint, self.tokenizer = checkpoint, checkpoint.tokenizer
         self.model: BertForPreTraining = checkpoint.model
@@ -303,5 +330,5 @@ class PretrainedBert:
     def needs_next_sentence(self) -> None:
         """Says so if the folder was trained without the next-sentence task."""
         if not self.checkpoint.has_nsp:
-            raise UserError(f"{self.checkpoint.folder.name} has no next-sentence head: it was "
+            raise UserError(f"{self.checkpoint.name} has no next-sentence head: it was "
                             "trained without that task")

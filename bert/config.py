@@ -13,10 +13,11 @@ HUGGING_FACE_ONLY = frozenset({
     "_attn_implementation_autoset", "_name_or_path", "_num_labels", "architectures",
     "attn_implementation", "bos_token_id", "chunk_size_feed_forward", "directionality", "dtype",
     "eos_token_id", "finetuning_task", "gradient_checkpointing", "label2id", "language", "name",
-    "num_labels",
+    "max_length", "num_labels",
     "output_attentions", "output_hidden_states", "output_past", "pooler_fc_size",
     "pooler_num_attention_heads", "pooler_num_fc_layers", "pooler_size_per_head", "pooler_type",
-    "problem_type", "return_dict", "sep_token_id", "cls_token_id", "torch_dtype",
+    "problem_type", "return_dict", "sep_token_id", "cls_token_id",
+    "task_specific_params", "tokenizer_class", "torch_dtype",
     "transformers_version", "use_cache",
 })
 # Keys that would change the network: only BERT's own value is accepted.

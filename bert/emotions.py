@@ -1,5 +1,6 @@
 """The ten feelings, in the one order that every file, chart and checkpoint keeps."""
 
+import colorsys
 from dataclasses import dataclass
 
 
@@ -25,6 +26,7 @@ EMOTIONS = (
 )
 KEYS = tuple(emotion.key for emotion in EMOTIONS)
 OTHER_COLOURS = ("#4C78A8", "#F58518", "#54A24B", "#E45756", "#72B7B2", "#B279A2")
+GOLDEN_RATIO = 0.618034  # steps of it around the colour circle stay far from each other
 NONE = "none"  # marks a training line without a feeling; never a class
 
 
@@ -41,8 +43,12 @@ def display_name(key: str) -> str:
 
 
 def class_colour(key: str, position: int) -> str:
-    """A class's own colour, or one from a plain row for classes that are not ours."""
+    """A class's own colour; for classes that are not ours one from a plain row, and after its end
+    a hue that no other position has."""
     for emotion in EMOTIONS:
         if emotion.key == key:
             return emotion.colour
-    return OTHER_COLOURS[position % len(OTHER_COLOURS)]
+    if position < len(OTHER_COLOURS):
+        return OTHER_COLOURS[position]
+    parts = colorsys.hls_to_rgb(position * GOLDEN_RATIO % 1.0, 0.45 + 0.1 * (position % 3), 0.55)
+    return "#" + "".join(f"{round(255 * part):02X}" for part in parts)

@@ -38,6 +38,7 @@ EMOJI = (  # always in the alphabet: people type them alone, and text corpora ha
 SPACES = Regex(r"[\t\n\r\x0b\x0c\x85\u2028\u2029]")
 UNSEEN = Regex(r"[\p{Cc}\p{Cf}\p{Co}\x{FE00}-\x{FE0F}]")  # control, zero-width, private, variants
 
+BERT_TOKENIZERS = ("BertTokenizer", "BertTokenizerFast")  # whose vocab.txt is all there is to know
 # What the tokenizers of BERT are made of. Other parts of the library, in a file made for that, can
 # make a text a million times longer or end the process.
 NORMALIZERS = frozenset({"Sequence", "BertNormalizer", "NFC", "NFD", "NFKC", "NFKD", "Lowercase",
@@ -263,9 +264,12 @@ class WordPieceTokenizer:
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Read a tokenizer.json; what is wrong with it is said in one sentence."""
+        """Read a tokenizer.json, or the vocab.txt of an older BERT; what is wrong with it is said
+        in one sentence."""
         if not path.is_file():
             raise UserError(f"{path} is missing: a checkpoint needs its tokenizer")
+        if path.suffix == ".txt":
+            return cls(_from_vocabulary(path))
         try:
             described = path.read_text(encoding="utf-8")
             check_parts(json.loads(described))
@@ -326,6 +330,30 @@ class WordPieceTokenizer:
             single=f"{CLS} $A {SEP}", pair=f"{CLS} $A {SEP} $B:1 {SEP}:1",
             special_tokens=[(token, backend.token_to_id(token)) for token in (CLS, SEP)])
         return cls(backend)
+
+
+def _from_vocabulary(path: Path) -> Tokenizer:
+    """The tokenizer of the original BERT: a piece a line, and what tokenizer_config.json says of
+    letter case and accents."""
+    settings_file = path.with_name("tokenizer_config.json")
+    try:
+        pieces = path.read_text(encoding="utf-8").split("\n")
+        settings = (json.loads(settings_file.read_text(encoding="utf-8"))
+                    if settings_file.is_file() else {})
+        if settings.get("tokenizer_class", "BertTokenizer") not in BERT_TOKENIZERS:
+            raise UserError(f"it belongs to a {settings['tokenizer_class']}")
+        vocabulary = {piece.rstrip("\r"): number for number, piece in enumerate(pieces) if piece}
+        backend = Tokenizer(models.WordPiece(vocabulary, unk_token=UNK))
+        backend.normalizer = normalizers.BertNormalizer(
+            lowercase=settings.get("do_lower_case", True),
+            strip_accents=settings.get("strip_accents"),
+            handle_chinese_chars=settings.get("tokenize_chinese_chars", True))
+    except (AttributeError, TypeError, ValueError) as error:
+        raise UserError(f"{path} is not a usable vocabulary: {error}") from None
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    backend.decoder = token_decoders.WordPiece()
+    backend.add_special_tokens([token for token in SPECIAL_TOKENS if token in vocabulary])
+    return backend
 
 
 def check_parts(described: dict[str, Any]) -> None:

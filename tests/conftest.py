@@ -104,6 +104,12 @@ def emotion_folder(checkpoints_folder: Path, tokenizer: WordPieceTokenizer,
 
 
 @pytest.fixture(scope="session")
+def shipped() -> EmotionClassifier:
+    """The checkpoint that ships with the project."""
+    return EmotionClassifier.load(ROOT / "checkpoints" / "emotion")
+
+
+@pytest.fixture(scope="session")
 def pretrained_folder(checkpoints_folder: Path, tokenizer: WordPieceTokenizer,
                       tiny_config: BertConfig) -> Path:
     """An untrained checkpoint with the MLM and NSP heads and no classifier."""

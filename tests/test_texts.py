@@ -33,6 +33,31 @@ def test_korean_particles_fit_the_word_before_them(token, said):
     assert say("ko", "token_looks", token=token, list="").startswith(said)
 
 
+@pytest.mark.parametrize(("name", "said"), [
+    ("슬픔", "슬픔으로 읽혀요"), ("분노", "분노로 읽혀요"), ("술", "술로 읽혀요"),
+    ("<b>슬픔</b>", "<b>슬픔</b>으로 읽혀요"), ("joy", "joy(으)로 읽혀요")])
+def test_direction_particles_fit_the_word_inside_its_tags(name, said):
+    assert say("ko", "reply_sure_1", name=name, percent="").startswith(said)
+
+
+def test_what_fills_a_gap_is_not_changed():
+    assert say("ko", "token_looks", token="슬픔이(가) {list}", list="").startswith(
+        "“슬픔이(가) {list}”이(가)")
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_every_term_of_the_glossary_has_a_short_meaning(language):
+    strings = texts()[language]
+    terms = {key.removeprefix("term_") for key in strings if key.startswith("term_")}
+    meanings = {key.removeprefix("meaning_") for key in strings if key.startswith("meaning_")}
+    assert terms == meanings
+    assert {"cls", "query", "rollout", "logit", "nsp"} <= terms
+    assert {f"tag_{name}" for name in ("self", "previous", "next", "sep", "cls", "word", "focus",
+                                       "broad", "mixed")} <= terms
+    for term in terms:
+        assert len(strings[f"meaning_{term}"]) <= 140 and strings[f"meaning_{term}"][-1] == "."
+
+
 def test_six_example_texts_one_of_them_about_achievement():
     for language in LANGUAGES:
         assert len(texts()[language]["example_texts"]) == 6

@@ -1,4 +1,4 @@
-"""The linear model to beat: TF-IDF of character and word n-grams, logistic regression.
+"""The linear model to beat: TF-IDF of character and word n-grams, a linear support vector machine.
 
     python -m bert baseline --train assets/data/train*.tsv --test assets/data/test.tsv
 
@@ -12,8 +12,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from bert.arguments import Parser, described_call, positive
 from bert.emotions import NONE
 from bert.errors import UserError
@@ -24,24 +22,30 @@ from bert.training.examples import (
     read_translations,
     translated_lines,
 )
-from bert.training.metrics import accuracy_by_level, checksum, levels_row, write_metrics
+from bert.training.metrics import (
+    accuracy_by_level,
+    checksum,
+    levels_row,
+    shares_by_group,
+    write_metrics,
+)
 
 SHARES = (0.125, 0.25, 0.5, 1.0)
 
 
-def fit_linear(lines: Sequence[LabelledLine], strength: float = 10.0, rounds: int = 300):
+def fit_linear(lines: Sequence[LabelledLine]):
     """A trained scikit-learn pipeline."""
     try:
         from sklearn.feature_extraction.text import TfidfVectorizer
-        from sklearn.linear_model import LogisticRegression
         from sklearn.pipeline import make_pipeline, make_union
+        from sklearn.svm import LinearSVC
     except ImportError:
         raise UserError("scikit-learn is not installed: pip install scikit-learn") from None
     model = make_pipeline(
         make_union(TfidfVectorizer(analyzer="char_wb", ngram_range=(1, 5), sublinear_tf=True,
                                    min_df=2),
                    TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True)),
-        LogisticRegression(C=strength, max_iter=rounds))
+        LinearSVC(random_state=0))  # as good as logistic regression here, in a tenth of the time
     return model.fit([line.text for line in lines], [line.label for line in lines])
 
 
@@ -57,13 +61,10 @@ def with_feeling(lines: Sequence[LabelledLine]) -> list[LabelledLine]:
 def contrast_scores(model: Any, path: Path) -> dict[str, dict[str, float]]:
     """Share of accepted answers by language and group of the contrast set's test lines that have a
     feeling; a linear model is always sure, so `none` is never its answer."""
-    parts: dict[str, dict[str, list[bool]]] = {}
     lines = [line for line in read_contrast(path, "test") if line.accepted[0] != NONE]
-    for line, answer in zip(lines, model.predict([line.text for line in lines]), strict=True):
-        groups = parts.setdefault(line.language, {})
-        groups.setdefault(line.group, []).append(answer in line.accepted)
-    return {language: {group: float(np.mean(right)) for group, right in groups.items()}
-            for language, groups in parts.items()}
+    answers = model.predict([line.text for line in lines])
+    return shares_by_group(lines, [answer in line.accepted
+                                   for line, answer in zip(lines, answers, strict=True)])
 
 
 def build_parser() -> Parser:
@@ -110,13 +111,14 @@ def run(arguments: Namespace) -> dict[str, Any]:
     more = {path.name: score(model, with_feeling(read_labelled(path))) for path in arguments.more}
     for name, scores in more.items():
         print(name, levels_row(scores), sep="   ")
-    if arguments.contrast:
-        more[arguments.contrast.name] = contrast_scores(model, arguments.contrast)
-        print(arguments.contrast.name, levels_row(more[arguments.contrast.name]), sep="   ")
-    files = [*arguments.train, *arguments.translations, arguments.test, *arguments.more]
+    contrast = contrast_scores(model, arguments.contrast) if arguments.contrast else {}
+    for language, groups in contrast.items():
+        print(arguments.contrast.name, levels_row({language: groups}), sep="   ")
+    files = [*arguments.train, *arguments.translations, arguments.test, *arguments.more,
+             *([arguments.contrast] if arguments.contrast else [])]
     return {"command": described_call("baseline"), "seed": arguments.seed,
             "data": {path.name: checksum(path) for path in files}, "lines": len(train),
-            "curve": curve, "more": more}
+            "curve": curve, "more": more, "contrast": contrast}
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -20,6 +20,7 @@ from typing import Any
 import torch
 
 from bert.arguments import Parser, described_call, positive
+from bert.checkpoint import checkpoint_folder
 from bert.commands.bench_app import bench_load, bench_page, bench_start
 from bert.commands.bench_model import bench_model, bench_training
 from bert.commands.measuring import ROOT, Bench, Comparison, save_random_model
@@ -62,7 +63,7 @@ def build_parser() -> Parser:
                         help="model, training, start, page, load (default: all)")
     parser.add_argument("--quick", action="store_true", help="one short round of everything")
     parser.add_argument("--checkpoint", type=Path,
-                        help="checkpoint folder (default: checkpoints/emotion, or a random model)")
+                        help="folder or Hub id (default: checkpoints/emotion, or a random model)")
     parser.add_argument("--max-steps", type=positive, help="most rounds of a measurement")
     parser.add_argument("--out", type=Path, metavar="FILE.json", help="write the figures there")
     return parser
@@ -71,12 +72,12 @@ def build_parser() -> Parser:
 def main(argv: Sequence[str] | None = None) -> None:
     parser = build_parser()
     arguments = parser.parse_args(argv)
-    os.environ["HF_HUB_OFFLINE"] = "1"  # the peers have their weights from us
     with tempfile.TemporaryDirectory() as spare, parser.one_sentence():
         unknown = sorted(set(arguments.sections) - set(SECTIONS))
         if unknown:
             raise UserError(f"no section {unknown[0]!r}: choose from {', '.join(SECTIONS)}")
-        checkpoint = arguments.checkpoint
+        checkpoint = arguments.checkpoint and checkpoint_folder(arguments.checkpoint)
+        os.environ["HF_HUB_OFFLINE"] = "1"  # the peers have their weights from us
         if checkpoint is None and SHIPPED.is_dir():
             checkpoint = SHIPPED
         if checkpoint is None:

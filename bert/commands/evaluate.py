@@ -1,25 +1,28 @@
 """Measure a checkpoint: accuracy, F1, calibration, the confident flag, robustness.
 
-    python -m bert evaluate --checkpoint checkpoints/emotion --data assets/data/test.tsv
+    python -m bert evaluate
 
-Writes every figure into the checkpoint's metrics.json, with the command and the data's checksum,
-and with --figures FOLDER the confusion matrix and the reliability diagram of each language. Public
-sets (`text<TAB>label,label`) are scored on the lines that --label-map maps onto one feeling, and
-with --llm-labels on public lines that a language model labelled and nobody trained on.
+scores checkpoints/emotion on the lines that ship with the project, by language: test.tsv, the
+held-out personas, the contrast set by group, and texts with two feelings. Every figure goes into
+the checkpoint's metrics.json, with the command, the seed and the data's checksum; --figures FOLDER
+draws the confusion matrix and the reliability diagram. Public sets (`text<TAB>label,label`) are
+scored on the lines that --label-map maps onto one feeling, and with --llm-labels on public lines
+that a language model labelled and nobody trained on.
 
     python -m bert evaluate --pretrained --sources x_docs.txt y_lines.txt
 
-scores masked pieces and next sentences on the held-out documents of the sources instead.
+scores masked pieces and next sentences on the held-out documents of the sources instead, and hidden
+words in everyday sentences.
 
     python -m bert evaluate --explanations
     python -m bert evaluate --heads
+    python -m bert evaluate --pruning
     python -m bert evaluate --lens assets/data/train_*.tsv
 
-put explanations on trial (into metrics.json), describe every head in general (heads.json) and fit
-the tuned lens (tuned_lens.safetensors), for a checkpoint with any classes.
+put explanations on trial, describe every head in general (heads.json), count how many heads can go
+before the answers change, and fit the tuned lens (tuned_lens.safetensors).
 """
 
-import random
 import tempfile
 from argparse import Namespace
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,14 +32,15 @@ from typing import Any
 import numpy as np
 
 from bert.arguments import Parser, described_call, positive
-from bert.classifier import EmotionClassifier, PretrainedBert
+from bert.classifier import PretrainedBert
+from bert.commands import evaluate_network
 from bert.emotions import EMOTIONS, NONE
 from bert.errors import UserError
-from bert.explain import heads, tuned_lens
-from bert.explain.league import league, league_rows
+from bert.hub import is_hub_id
 from bert.training.corpus import TokenCorpus
 from bert.training.evaluation import (
     LANGUAGES,
+    ROBUSTNESS_SEED,
     load_ten,
     measure,
     measure_cloze,
@@ -44,47 +48,49 @@ from bert.training.evaluation import (
     measure_levels,
     measure_llm_labels,
     measure_public,
+    measure_two_feelings,
     probabilities_of,
 )
-from bert.training.examples import (
-    LabelledLine,
-    read_cloze,
-    read_contrast,
-    read_labelled,
-    read_llm_labels,
-)
+from bert.training.examples import read_cloze, read_contrast, read_labelled, read_llm_labels
 from bert.training.metrics import checksum, levels_row, read_metrics, write_metrics
 from bert.training.pretraining import HELD_OUT_SEED, measure_held_out
 
-SEED = 0  # which lines are taken, and the random ranking among the explanations
+PARTS = {"contrast": "contrast", "two_feelings": "two feelings", "llm_labels": "LLM labels"}
 
 # ---------------------------------------------------------------------------------- report
 
 
-def print_report(results: dict[str, Any]) -> None:
+def report_rows(results: Mapping[str, Any]) -> dict[str, dict[str, float | None]]:
+    """Every figure that is measured by language: {name: {language: value}}."""
+    rows: dict[str, dict[str, float | None]] = {}
+
+    def add(part: str, language: str, found: Mapping[str, Any]) -> None:
+        for name, value in found.items():
+            name = f"{part}: {name.replace('_', ' ')}" if part else name.replace("_", " ")
+            if isinstance(value, Mapping):
+                add(name, language, value)
+            elif not isinstance(value, list):
+                rows.setdefault(name, {})[language] = value
+
+    for language, found in results["languages"].items():
+        add("", language, found)
+        for file, scores in results["more"].items():
+            add(file, language, scores.get(language, {}))
+        for part in ("contrast", "two_feelings", "llm_labels"):
+            add(PARTS[part], language, results.get(part, {}).get("languages", {}).get(language, {}))
+    return rows
+
+
+def print_report(results: Mapping[str, Any]) -> None:
     """A table a person can read."""
-    languages = results["languages"]
-    print("measure".ljust(28) + "".join(name.rjust(10) for name in languages))
-    for key, first in next(iter(languages.values())).items():
-        if isinstance(first, int | float):
-            row = "".join(f"{values[key]:10.3f}" if isinstance(values[key], float)
-                          else str(values[key]).rjust(10) for values in languages.values())
-            print(key.ljust(28) + row)
-        elif isinstance(first, dict):
-            for name in first:
-                row = "".join(f"{values[key][name]:10.3f}" for values in languages.values())
-                print(f"  {key}: {name}".ljust(28) + row)
-    for name, scores in results["more"].items():
-        print(name, levels_row(scores), sep="   ")
-    for language, groups in results.get("contrast", {}).get("languages", {}).items():
-        print("contrast", language, " ".join(f"{name} {value:.3f}"
-                                             for name, value in groups.items()))
-    for language, values in results.get("llm_labels", {}).get("languages", {}).items():
-        print("LLM labels", language, " ".join(f"{name} {value:.3f}" if isinstance(value, float)
-                                             else f"{name} {value}"
-                                             for name, value in values.items()))
+    print("measure".ljust(36) + "".join(name.rjust(10) for name in results["languages"]))
+    for name, values in report_rows(results).items():
+        cells = (values.get(language) for language in results["languages"])
+        print(name.ljust(36) + "".join(
+            "–".rjust(10) if value is None else f"{value:10.3f}" if isinstance(value, float)
+            else f"{value:10,}" for value in cells))
     for name, values in results["public"].items():
-        print(f"{name}: {values['accuracy']:.3f} of {values['lines']} lines")
+        print(f"{name}: {values['accuracy']:.3f} of {values['lines']:,} lines")
 
 
 def draw_figures(language: str, found: Mapping[str, Any], folder: Path) -> None:
@@ -101,17 +107,19 @@ def draw_figures(language: str, found: Mapping[str, Any], folder: Path) -> None:
 def build_parser() -> Parser:
     parser = Parser(prog="bert evaluate", description=__doc__.split("\n")[0])
     parser.add_argument("--checkpoint", type=Path, default=Path("checkpoints/emotion"),
-                        help="checkpoint folder (default: checkpoints/emotion)")
+                        help="folder or Hub id (default: checkpoints/emotion)")
     parser.add_argument("--data", type=Path, default=Path("assets/data/test.tsv"),
                         help="labelled lines (default: assets/data/test.tsv)")
-    parser.add_argument("--more", type=Path, nargs="*", default=[], metavar="FILE",
-                        help="further labelled lines: accuracy by language and level")
+    parser.add_argument("--more", type=Path, nargs="*", metavar="FILE",
+                        help="further labelled lines: accuracy by language and level (default: "
+                             "personas.tsv beside --data, if it is there)")
     parser.add_argument("--public", type=Path, nargs="*", default=[], metavar="FILE",
                         help="public test sets, text<TAB>label,label")
     parser.add_argument("--label-map", type=Path, help="columns dataset, original_label, class10, "
                         "quality; needed with --public")
     parser.add_argument("--contrast", type=Path, metavar="FILE",
-                        help="the contrast set: accepted answers by language and group")
+                        help="the contrast set: accepted answers by language and group, and texts "
+                             "with two feelings (default: contrast.tsv beside --data)")
     parser.add_argument("--contrast-split", choices=("dev", "test"), default="test")
     parser.add_argument("--llm-labels", type=Path, metavar="FILE",
                         help="columns split, labels, mark: those of the split test are scored")
@@ -122,7 +130,8 @@ def build_parser() -> Parser:
                         help="score a pre-trained checkpoint on held-out documents instead "
                              "(default: checkpoints/pretrained)")
     parser.add_argument("--cloze", type=Path, metavar="FILE",
-                        help="with --pretrained: sentences with one hidden word")
+                        help="with --pretrained: sentences with one hidden word (default: "
+                             "cloze.tsv beside --data)")
     parser.add_argument("--sources", type=Path, nargs="*", default=[], metavar="FILE",
                         help="with --pretrained: the text files it was trained on; without them "
                              "the figures of the last measurement are printed")
@@ -135,14 +144,32 @@ def build_parser() -> Parser:
     parser.add_argument("--heads", type=int, nargs="?", const=2_000, metavar="LINES",
                         help="describe what every head does over this many lines a language "
                         "(default: 2000) instead")
+    parser.add_argument("--pruning", type=int, nargs="?", const=400, metavar="LINES",
+                        help="switch heads off, the least important first, and count unchanged "
+                        "answers over this many lines a language (default: 400) instead")
     parser.add_argument("--lens", type=Path, nargs="+", metavar="FILE",
                         help="fit the tuned lens on these labelled lines instead")
     parser.add_argument("--figures", type=Path, help="folder for the diagrams")
     parser.add_argument("--dry", action="store_true", help="print only; leave metrics.json alone")
     parser.add_argument("--max-steps", type=positive, metavar="N",
-                        help="dry run: only N × 32 lines (N a language for --explanations and "
-                        "--heads); writes nothing")
+                        help="dry run: only N × 32 lines (N a language for --explanations, "
+                        "--heads and --pruning); writes nothing")
     return parser
+
+
+def beside(data: Path, name: str) -> list[Path]:
+    """A file of the same folder, if it is there."""
+    path = data.with_name(name)
+    return [path] if path.is_file() else []
+
+
+def fill_defaults(arguments: Namespace) -> None:
+    """What ships beside the test lines is measured along with them."""
+    if arguments.more is None:
+        arguments.more = beside(arguments.data, "personas.tsv")
+    for name in ("contrast", "cloze"):
+        if getattr(arguments, name) is None:
+            setattr(arguments, name, next(iter(beside(arguments.data, f"{name}.tsv")), None))
 
 
 def check_names(folders: Iterable[Path]) -> None:
@@ -154,17 +181,29 @@ def check_names(folders: Iterable[Path]) -> None:
                             "are called: rename one")
 
 
-def evaluate(arguments: Namespace, lines: Sequence[LabelledLine]) -> dict[str, Any]:
+def check_writable(arguments: Namespace) -> None:
+    """Refuse to measure for minutes what has no folder to be written into."""
+    folder = arguments.pretrained or arguments.checkpoint
+    if is_hub_id(folder) and not folder.is_dir() and not (arguments.dry or arguments.max_steps):
+        raise UserError(f"{folder.as_posix()} is a name on the Hub, and figures are written into a "
+                        "folder: add --dry, or give a folder of your own")
+
+
+def evaluate(arguments: Namespace) -> dict[str, Any]:
+    """Every figure of a checkpoint that answers with the ten feelings."""
     classifier = load_ten(arguments.checkpoint)
+    most = arguments.max_steps * 32 if arguments.max_steps else None
+    lines = read_labelled(arguments.data)[:most]
     results: dict[str, Any] = {
-        "command": described_call("evaluate"),
-        "data": {arguments.data.name: checksum(arguments.data)}, "seed": 0, "languages": {}}
+        "command": described_call("evaluate"), "seed": ROBUSTNESS_SEED,
+        "data": {arguments.data.name: checksum(arguments.data)}, "languages": {}}
     for language in LANGUAGES:
         own = [line for line in lines if line.language == language]
         if any(line.label != NONE for line in own):
             print(f"{arguments.data.name}: {len(own):,} lines, {language}", flush=True)
             results["languages"][language] = measure(classifier, own)
-    if not results["languages"]:
+    languages = list(results["languages"])
+    if not languages:
         raise UserError(f"{arguments.data} has no Korean or English line with a feeling")
     foreign = [line.text for line in lines if line.language == "xx"]
     if foreign:
@@ -172,37 +211,52 @@ def evaluate(arguments: Namespace, lines: Sequence[LabelledLine]) -> dict[str, A
         results["other_languages_not_confident"] = float(
             (top < classifier.config.confidence_threshold).mean())
     results["more"] = {path.name: {"checksum": checksum(path), **measure_levels(
-        classifier, list(results["languages"]), read_labelled(path))} for path in arguments.more}
+        classifier, languages, read_labelled(path)[:most])} for path in arguments.more}
     results["public"] = {path.name: measure_public(classifier, path, arguments.label_map)
                          for path in arguments.public}
     if arguments.contrast:
-        results["contrast"] = {
-            "checksum": checksum(arguments.contrast), "split": arguments.contrast_split,
-            "languages": measure_contrast(
-                classifier, read_contrast(arguments.contrast, arguments.contrast_split))}
+        contrast = read_contrast(arguments.contrast, arguments.contrast_split)[:most]
+        origin = {"checksum": checksum(arguments.contrast), "split": arguments.contrast_split}
+        results["contrast"] = {**origin, "lines": len(contrast),
+                               "languages": measure_contrast(classifier, contrast)}
+        results["two_feelings"] = {**origin,
+                                   "languages": measure_two_feelings(classifier, contrast)}
     if arguments.llm_labels:
-        results["llm_labels"] = {
-            "checksum": checksum(arguments.llm_labels), "languages": measure_llm_labels(
-                classifier, read_llm_labels(arguments.llm_labels, arguments.found_in, "test"))}
+        labelled = read_llm_labels(arguments.llm_labels, arguments.found_in, "test")[:most]
+        results["llm_labels"] = {"checksum": checksum(arguments.llm_labels),
+                                 "languages": measure_llm_labels(classifier, labelled)}
     return results
 
 
+def measure_baselines(arguments: Namespace, languages: Sequence[str]) -> dict[str, Any]:
+    """What people would use instead, on the same lines."""
+    most = arguments.max_steps * 32 if arguments.max_steps else None
+    lines = read_labelled(arguments.data)[:most]
+    return {Path(folder).name: measure_levels(load_ten(Path(folder)), own or languages, lines)
+            for folder, *own in arguments.baseline}
+
+
 def evaluate_pretrained(arguments: Namespace) -> None:
-    """Masked pieces and next sentences on held-out documents; without their sources, the figures
-    that were written down when they were measured."""
+    """Hidden words, and masked pieces and next sentences on held-out documents; without their
+    sources, the figures that were written down when they were measured."""
     model = PretrainedBert.load(arguments.pretrained)
-    cloze = measure_cloze(model, read_cloze(arguments.cloze)) if arguments.cloze else {}
+    found: dict[str, Any] = {}
+    if arguments.cloze:
+        found["cloze"] = {
+            "command": described_call("evaluate"),
+            "data": {arguments.cloze.name: checksum(arguments.cloze)},
+            "languages": measure_cloze(model, read_cloze(arguments.cloze)[:arguments.max_steps])}
     if arguments.sources:
-        found = {"command": described_call("evaluate"), "seed": HELD_OUT_SEED, "cloze": cloze,
-                 **held_out_of(model, arguments.sources, arguments.max_steps)}
-        if not (arguments.dry or arguments.max_steps):
-            write_metrics(arguments.pretrained, {"held_out": found})
-    else:
-        found = read_metrics(arguments.pretrained).get("held_out", {})
-        if not found and not cloze:
-            raise UserError(f"{arguments.pretrained} has not been measured yet: give --sources, "
-                            "the text files it was trained on")
-    print_held_out({**found, "cloze": cloze or found.get("cloze", {})})
+        found["held_out"] = {
+            "command": described_call("evaluate"), "seed": HELD_OUT_SEED,
+            **held_out_of(model, arguments.sources, arguments.max_steps)}
+    if found and not (arguments.dry or arguments.max_steps):
+        write_metrics(arguments.pretrained, found)
+    known = {**read_metrics(arguments.pretrained), **found}
+    if "held_out" not in known and not found:
+        raise UserError(f"{arguments.pretrained} has not been measured yet: give --sources, the "
+                        "text files it was trained on")
+    print_held_out(known.get("held_out", {}), known.get("cloze", {}))
 
 
 def held_out_of(model: PretrainedBert, sources: Sequence[Path],
@@ -214,7 +268,7 @@ def held_out_of(model: PretrainedBert, sources: Sequence[Path],
         return measure_held_out(model.model, held, model.tokenizer, most_batches=most_batches)
 
 
-def print_held_out(found: Mapping[str, Any]) -> None:
+def print_held_out(found: Mapping[str, Any], cloze: Mapping[str, Any]) -> None:
     for language, values in found.get("languages", {}).items():
         print(f"masked pieces right, {language}: {values['masked_right']:.1%} of "
               f"{values['masked']:,}")
@@ -224,80 +278,21 @@ def print_held_out(found: Mapping[str, Any]) -> None:
                   f"{values['pairs']:,}")
     if found.get("next_sentence_right") is not None:
         print(f"next sentence right, mean without reviews: {found['next_sentence_right']:.1%}")
-    for language, values in found["cloze"].items():
+    for language, values in cloze.get("languages", {}).items():
         print(f"hidden word among the first ten guesses, {language}: {values['first_ten']:.1%} of "
               f"{values['sentences']}")
-
-
-def chosen_texts(arguments: Namespace, most: int) -> dict[str, list[str]]:
-    """Lines with a feeling, taken by chance, at most so many a language."""
-    if most < 1:
-        raise UserError(f"{most} lines: expected at least 1")
-    lines = read_labelled(arguments.data)
-    found = {}
-    for language in LANGUAGES:
-        own = [line.text for line in lines if line.language == language and line.label != NONE]
-        own = random.Random(SEED).sample(own, min(most, len(own)))
-        found[language] = own[:arguments.max_steps] if arguments.max_steps else own
-    if not any(found.values()):
-        raise UserError(f"{arguments.data} has no Korean or English line with a feeling")
-    return found
-
-
-def evaluate_explanations(arguments: Namespace) -> None:
-    """The league table of explanations."""
-    classifier = EmotionClassifier.load(arguments.checkpoint)
-    classifier.needs_classifier()
-    found = league(classifier, chosen_texts(arguments, arguments.explanations), SEED, tell)
-    print(*league_rows(found), sep="\n")
-    if not (arguments.dry or arguments.max_steps):
-        write_metrics(arguments.checkpoint, {"explanations": {
-            "command": described_call("evaluate"),
-            "data": {arguments.data.name: checksum(arguments.data)}, **found}})
-
-
-def evaluate_heads(arguments: Namespace) -> None:
-    """What every head does in general."""
-    classifier = EmotionClassifier.load(arguments.checkpoint)
-    found = heads.describe_heads(classifier, chosen_texts(arguments, arguments.heads), tell)
-    for language, tables in found["languages"].items():
-        kinds = [kind for row in tables["kind"] for kind in row]
-        print(f"{language}, {tables['texts']} lines:", ", ".join(
-            f"{kind} {kinds.count(kind)}" for kind in dict.fromkeys(kinds)))
-    if not (arguments.dry or arguments.max_steps):
-        heads.write_heads(arguments.checkpoint, {
-            "command": described_call("evaluate"), "seed": SEED,
-            "data": {arguments.data.name: checksum(arguments.data)}, **found})
-
-
-def fit_lens(arguments: Namespace) -> None:
-    """The tuned lens, and how much nearer to the answer it reads than the plain one."""
-    classifier = EmotionClassifier.load(arguments.checkpoint)
-    texts = [line.text for path in arguments.lens for line in read_labelled(path)]
-    random.Random(SEED).shuffle(texts)
-    if arguments.max_steps:
-        texts = texts[:arguments.max_steps * 32]
-    lens, found = tuned_lens.fit(classifier, texts)
-    print("divergence from the answer   plain   tuned")
-    for layer, (plain, tuned) in enumerate(zip(found["plain"], found["tuned"], strict=True)):
-        print(f"after layer {layer}".ljust(26) + f"{plain:8.3f}{tuned:8.3f}")
-    if not (arguments.dry or arguments.max_steps):
-        lens.save(arguments.checkpoint)
-        write_metrics(arguments.checkpoint, {"tuned_lens": {
-            "command": described_call("evaluate"), "seed": SEED,
-            "data": {path.name: checksum(path) for path in arguments.lens}, **found}})
-
-
-def tell(line: str) -> None:
-    print(line, flush=True)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = build_parser()
     arguments = parser.parse_args(argv)
     with parser.one_sentence():
-        instead = {"pretrained": evaluate_pretrained, "explanations": evaluate_explanations,
-                   "heads": evaluate_heads, "lens": fit_lens}
+        check_writable(arguments)
+        fill_defaults(arguments)
+        instead = {"pretrained": evaluate_pretrained,
+                   "explanations": evaluate_network.evaluate_explanations,
+                   "heads": evaluate_network.evaluate_heads,
+                   "pruning": evaluate_network.evaluate_pruning, "lens": evaluate_network.fit_lens}
         chosen = [name for name in instead if getattr(arguments, name) is not None]
         for name in chosen:
             instead[name](arguments)
@@ -306,13 +301,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         if arguments.public and arguments.label_map is None:
             raise UserError("--public needs --label-map")
         check_names(Path(folder) for folder, *_ in arguments.baseline)
-        lines = read_labelled(arguments.data)
-        if arguments.max_steps:
-            lines = lines[:arguments.max_steps * 32]
-        results = evaluate(arguments, lines)
-        baselines = {Path(folder).name: measure_levels(
-            load_ten(Path(folder)), languages or list(results["languages"]), lines)
-            for folder, *languages in arguments.baseline}
+        results = evaluate(arguments)
+        baselines = measure_baselines(arguments, list(results["languages"]))
         print_report(results)
         for name, scores in baselines.items():
             print(name, levels_row(scores), sep="   ")

@@ -20,7 +20,7 @@ def lines_parser(command: str, purpose: str, texts: Mapping[str, str], a_line: s
         parser.add_argument(name, nargs="?", help=what)
     parser.add_argument("--input", metavar="FILE", help=f"{a_line}; - is standard input")
     parser.add_argument("--checkpoint", type=Path, default=Path("checkpoints/pretrained"),
-                        help="checkpoint folder (default: checkpoints/pretrained)")
+                        help="folder or Hub id (default: checkpoints/pretrained)")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     return parser
 

@@ -16,7 +16,9 @@ from bert.errors import UserError
 PAGE = Path(__file__).parents[2] / "assets" / "page"
 Language = Literal["en", "ko"]
 LANGUAGES: tuple[Language, ...] = ("en", "ko")
-PARTICLE = re.compile(r"([가-힣])(”?)([이은을])\(([가는를])\)")
+# A gap of a string, and the Korean particle behind it that depends on what fills the gap.
+GAP = re.compile(r"\{(\w+)\}([”’]?)(?:([이은을])\(([가는를])\)|(\(으\)로))?")
+TAG = re.compile("<[^>]*>")
 # Words with which people speak of harming themselves. Too many alarms are better than too few: the
 # line that answers is calm and changes nothing else.
 SELF_HARM = re.compile(
@@ -49,14 +51,23 @@ def colours() -> dict[str, list[str]]:
 
 def say(language: str, key: str, **values: object) -> str:
     """One string of the page with its values filled in: say("en", "layer_n", n=3) -> 'Layer 3'."""
-    filled = re.sub(r"\{(\w+)\}", lambda found: str(values[found[1]]), texts()[language][key])
-    return PARTICLE.sub(_fitting_particle, filled)
+    return GAP.sub(lambda gap: _filled(gap, str(values[gap[1]])), texts()[language][key])
 
 
-def _fitting_particle(found: re.Match) -> str:
-    """슬픔이(가) -> 슬픔이, 분노이(가) -> 분노가: whether the last syllable ends in a consonant."""
-    syllable, quote, closed, opened = found.groups()
-    return syllable + quote + (closed if (ord(syllable) - ord("가")) % 28 else opened)
+def _filled(gap: re.Match, value: str) -> str:
+    """A gap with its value and the particle that fits: 슬픔이, 분노가; 슬픔으로, 분노로.
+
+    It depends on the last syllable, tags left out: whether it ends in a consonant. Behind anything
+    but Hangul both forms stay.
+    """
+    _, quote, closed, opened, towards = gap.groups()
+    last = TAG.sub("", value)[-1:]
+    if not "가" <= last <= "힣":
+        return value + gap[0].removeprefix(f"{{{gap[1]}}}")
+    final = (ord(last) - ord("가")) % 28  # 0: no consonant, 8: ㄹ
+    if towards:
+        return value + quote + ("로" if final in (0, 8) else "으로")
+    return value + quote + ((closed if final else opened) or "")
 
 
 def speaks_of_self_harm(text: str) -> bool:

@@ -116,7 +116,10 @@ class StudyContext:
 
     @cached_property
     def pretrained(self) -> EmotionClassifier:
-        """The stage before fine-tuning, from the folder beside the checkpoint."""
+        """The stage before fine-tuning: the checkpoint itself if it can guess masked words, else
+        from the folder beside it."""
+        if self._pretrained_folder is None and self.classifier.checkpoint.has_mlm:
+            return self.classifier
         if not (self.pretrained_folder / "config.json").is_file():
             raise UserError("There is no pre-trained stage beside this checkpoint: put one into "
                             f"a folder named {self.pretrained_folder.name!r} next to it.")

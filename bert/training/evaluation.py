@@ -27,10 +27,13 @@ from bert.training.metrics import (
     macro_f1,
     recalls,
     reliability,
+    shares_by_group,
 )
 
 LANGUAGES = ("ko", "en")
+MIXED = "mixed"     # the group of the contrast set whose lines have two feelings
 MOST_OF_TWO = 0.85  # a text with two feelings must leave the second one some room
+ROBUSTNESS_SEED = 0  # which space goes, which letters are swapped
 FIRST_SYLLABLE, VOWELS, FINALS = 0xAC00, 21, 28
 
 
@@ -127,7 +130,7 @@ def robustness(classifier: EmotionClassifier, texts: Sequence[str],
     """Share of texts that keep their class after a small change."""
     shares = {}
     for name, change in CHANGES.items():
-        draw = random.Random(0)
+        draw = random.Random(ROBUSTNESS_SEED)
         changed = probabilities_of(classifier, [change(text, draw) for text in texts])
         shares[name] = accuracy(answer, changed.argmax(axis=1))
     return shares
@@ -168,30 +171,35 @@ def measure_llm_labels(classifier: EmotionClassifier,
 
 def measure_contrast(classifier: EmotionClassifier,
                      lines: Sequence[ContrastLine]) -> dict[str, dict[str, float]]:
-    """Share of accepted answers by language and group. An answer that is not confident counts as
-    `none` or as its best class, whichever is accepted. For two feelings in one text both must be
-    the first two, and neither above 85 %."""
-    probabilities = probabilities_of(classifier, [line.text for line in lines])
+    """Share of accepted answers by language, of all lines and by group. An answer that is not
+    confident counts as `none` or as its best class, whichever is accepted."""
     threshold = classifier.config.confidence_threshold
-    parts: dict[str, dict[str, list[bool]]] = {language: {} for language in LANGUAGES}
+    is_right = []
+    probabilities = probabilities_of(classifier, [line.text for line in lines])
     for line, row in zip(lines, probabilities, strict=True):
         best = KEYS[int(row.argmax())]
         answers = {best} if row.max() >= threshold else {best, NONE}
-        is_right = bool(answers & set(line.accepted))
-        groups = parts[line.language]
-        groups.setdefault(line.group, []).append(is_right)
-        if line.group == "mixed":
-            groups.setdefault("two feelings", []).append(has_both(row, line.accepted))
-    return {language: {"all": float(np.mean([right for name, part in groups.items()
-                                             for right in part if name != "two feelings"])),
-                       **{name: float(np.mean(part)) for name, part in groups.items()}}
-            for language, groups in parts.items() if groups}
+        is_right.append(bool(answers & set(line.accepted)))
+    return shares_by_group(lines, is_right)
 
 
-def has_both(probabilities: np.ndarray, feelings: Sequence[str]) -> bool:
-    """Whether both feelings of a text are the first two answers, and neither above 85 %."""
-    first_two = {KEYS[i] for i in np.argsort(-probabilities)[:2]}
-    return first_two == set(feelings) and probabilities.max() <= MOST_OF_TWO
+def measure_two_feelings(classifier: EmotionClassifier,
+                         lines: Sequence[ContrastLine]) -> dict[str, dict[str, Any]]:
+    """Texts with two feelings, by language: how often both are the first two answers, how often no
+    answer is above 85 %, and how often it is both."""
+    results = {}
+    for language in LANGUAGES:
+        own = [line for line in lines if line.group == MIXED and line.language == language]
+        if not own:
+            continue
+        found = probabilities_of(classifier, [line.text for line in own])            # (N, C)
+        first_two = np.argsort(-found, axis=1, kind="stable")[:, :2]
+        are_both = np.array([{KEYS[i] for i in row} == set(line.accepted)
+                             for line, row in zip(own, first_two, strict=True)])
+        has_room = found.max(axis=1) <= MOST_OF_TWO
+        results[language] = {"lines": len(own), "both_first": share(are_both),
+                             "room_for_both": share(has_room), "right": share(are_both & has_room)}
+    return results
 
 
 def measure_cloze(model: PretrainedBert, lines: Sequence[ClozeLine]) -> dict[str, dict[str, Any]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bert.training.examples import LabelledLine
+from bert.training.examples import ContrastLine, LabelledLine
 
 METRICS = "metrics.json"
 
@@ -36,6 +36,18 @@ def accuracy_by_level(lines: Sequence[LabelledLine],
             if chosen:
                 scores.setdefault(language, {})[level] = float(is_right[chosen].mean())
     return scores
+
+
+def shares_by_group(lines: Sequence[ContrastLine],
+                    is_right: Sequence[bool]) -> dict[str, dict[str, float]]:
+    """Share of right answers to the contrast lines of each language, of all and by group."""
+    parts: dict[str, dict[str, list[bool]]] = {}
+    for line, right in zip(lines, is_right, strict=True):
+        groups = parts.setdefault(line.language, {"all": []})
+        groups["all"].append(right)
+        groups.setdefault(line.group, []).append(right)
+    return {language: {group: float(np.mean(part)) for group, part in groups.items()}
+            for language, groups in parts.items()}
 
 
 def levels_row(scores: Mapping[str, Any]) -> str:
@@ -123,11 +135,11 @@ def metrics_file(facts: Mapping[str, Any]) -> dict[str, str]:
 
 
 def write_metrics(folder: Path, found: Mapping[str, Any]) -> None:
-    """Put figures into a checkpoint's metrics.json; tables grow by rows, the rest is replaced."""
+    """Put figures into a checkpoint's metrics.json; the table of baselines grows by rows, the rest
+    is replaced."""
     path, known = folder / METRICS, read_metrics(folder)
     for name, values in found.items():
-        is_table = name in ("baselines", "ablations")
-        known[name] = {**known.get(name, {}), **values} if is_table else values
+        known[name] = {**known.get(name, {}), **values} if name == "baselines" else values
     fresh = path.with_suffix(".new")
     fresh.write_text(metrics_file(known)[METRICS], encoding="utf-8")
     fresh.replace(path)

@@ -1,4 +1,5 @@
-"""`evaluate --explanations`, `--heads` and `--lens`: what they print and what they leave behind."""
+"""`evaluate --explanations`, `--heads`, `--pruning` and `--lens`: what they print and what they
+leave behind."""
 
 import json
 import shutil
@@ -35,6 +36,16 @@ def test_the_league_table_goes_into_the_metrics(call, folder, data):
         assert found["languages"][language]["methods"].keys() == METHODS.keys()
 
 
+def test_the_pruning_curve_goes_into_the_metrics(call, folder, data):
+    done = call("evaluate", "--checkpoint", folder, "--data", data, "--pruning", 4)
+    assert done.code == 0 and "heads can go while 95% of the answers stay" in done.out
+    found = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))["pruning"]
+    assert found["seed"] == 0 and found["data"].keys() == {"lines.tsv"}
+    assert found["command"].startswith("python -m bert evaluate")
+    assert [own["texts"] for own in found["languages"].values()] == [4, 4]
+    assert all(len(own["unchanged"]) == 5 for own in found["languages"].values())
+
+
 def test_heads_and_lens_leave_their_files(call, folder, data):
     done = call("evaluate", "--checkpoint", folder, "--data", data, "--heads", "--lens", data)
     assert done.code == 0 and "after layer 2" in done.out
@@ -48,7 +59,7 @@ def test_heads_and_lens_leave_their_files(call, folder, data):
 def test_a_dry_run_leaves_nothing(call, folder, data):
     before = sorted(path.name for path in folder.iterdir())
     done = call("evaluate", "--checkpoint", folder, "--data", data, "--explanations", "--heads",
-                "--lens", data, "--max-steps", 1)
+                "--pruning", "--lens", data, "--max-steps", 1)
     assert done.code == 0 and "ko, 1 texts" in done.out
     assert sorted(path.name for path in folder.iterdir()) == before
 

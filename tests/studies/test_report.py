@@ -12,7 +12,8 @@ from playwright.sync_api import expect
 from bert.classifier import EmotionClassifier
 from bert.page.downloads import make_study
 from bert.studies.base import StudyContext
-from bert.studies.report import STUDY, per_class
+from bert.studies.report import STUDY
+from bert.training.report import per_class
 
 SCORES = {"ko": {"easy": 0.932, "hard": 0.858}, "en": {"easy": 0.939, "hard": 0.608}}
 DRAW = np.random.default_rng(3)
@@ -30,36 +31,59 @@ def language_figures(easy: float) -> dict:
 
 LLM_LABELS = {"lines": 830, "accuracy": 0.71, "accuracy_confident": 0.76, "feeling_confident": 0.81,
             "none_not_confident": 0.62}
+GROUPS = {"all": 0.75, "negation": 0.7, "mixed": 0.9}
+TWO_FEELINGS = {"right": 0.52, "both_first": 0.71, "room_for_both": 0.6, "lines": 35}
+SAID = {"mean": 0.41, "low": 0.38, "high": 0.44, "over_random": {"low": 0.1, "high": 0.2}}
+GUESSED = {"mean": 0.1, "low": 0.0, "high": 0.2, "over_random": {"low": -0.1, "high": 0.1}}
 METRICS = {
-    "finetune": {"command": "x", "dev_scores": [0.486, 0.625, 0.731]},
+    "finetune": {"command": "x"},
     "evaluate": {"languages": {"ko": language_figures(0.8645), "en": language_figures(0.7998)},
                  "public": {"en_goemotions.test.tsv": {"lines": 1750, "accuracy": 0.2726,
                                                        "macro_f1": 0.1842}},
-                 "more": {"voices.tsv": {"checksum": "59431c", "ko": {"easy": 0.83, "hard": 0.52},
-                                         "en": {"easy": 0.82, "hard": 0.51}}},
-                 "readings": {"checksum": "59431c", "languages": {"ko": LLM_LABELS}}},
+                 "more": {"personas.tsv": {"checksum": "59431c", "ko": {"easy": 0.83, "hard": 0.52},
+                                           "en": {"easy": 0.82, "hard": 0.51}}},
+                 "contrast": {"split": "test", "languages": {"ko": GROUPS, "en": {"all": 0.8}}},
+                 "two_feelings": {"languages": {"en": TWO_FEELINGS}},
+                 "llm_labels": {"checksum": "59431c", "languages": {"ko": LLM_LABELS}}},
     "baselines": {"linear model": SCORES},
-    "ablations": [{"name": "no distillation", "ko": {"easy": 0.71, "hard": 0.55},
-                   "en": {"easy": 0.6}}],
+    "baseline": {"contrast": {"ko": {"all": 0.6, "mixed": 0.5}}},
     "learning_curve": {"1.0": SCORES, "0.25": {"ko": {"easy": 0.8, "hard": 0.7},
                                                "en": {"easy": 0.7, "hard": 0.5}}},
-    "curves": {"finetune": [{"step": 25 * n, "emotion_loss": 2.0 / n, "emotion_accuracy": 0.1 * n,
-                             "tokens_per_second": 900} for n in range(1, 8)],
+    "explanations": {"languages": {"ko": {"texts": 4, "methods": {
+        "attention": {"milliseconds": 3.0, "comprehensiveness": GUESSED, "sufficiency": GUESSED},
+        "occlusion_mask": {"milliseconds": 40.0, "comprehensiveness": SAID}}}}},
+    "pruning": {"removed": [0, 4, 8], "at_least": 0.95, "order": [[1, 1]], "languages": {
+        "ko": {"texts": 9, "unchanged": [1.0, 0.97, 0.4], "can_go": 4}}},
+    "curves": {"finetune": [{"step": 25 * n, "loss": 2.0 / n, "accuracy": 0.1 * n,
+                             "tokens_per_second": 900, **({"dev": 0.1 * n} if n % 2 else {})}
+                            for n in range(1, 8)],
                "pretrain": [{"step": 50 * n, "mlm_loss": 9.0 - n / 100} for n in range(1, 700)]},
 }
+PRETRAINED = {
+    "held_out": {"languages": {"ko": {"masked": 900, "masked_right": 0.36}},
+                 "next_sentence_right": 0.79, "sources": {
+                     "ko_wiki_docs": {"masked": 90, "masked_right": 0.3, "pairs": 40,
+                                      "next_sentence_right": 0.8},
+                     "ko_own_lines": {"masked": 90, "masked_right": 0.4, "pairs": 0,
+                                      "next_sentence_right": None}}},
+    "cloze": {"languages": {"en": {"sentences": 50, "first": 0.2, "first_ten": 0.5}}}}
 
 
 @pytest.fixture
 def context_with(emotion_folder, tmp_path):
-    """A context whose checkpoint folder has this metrics.json: an object, bytes, or None."""
+    """A context whose checkpoint folder has this metrics.json: an object, bytes, or None; and the
+    folder of the stage before it."""
     loaded = EmotionClassifier.load(emotion_folder)
 
-    def context_with(metrics: object, name: str = "served") -> StudyContext:
-        folder = tmp_path / name
+    def context_with(metrics: object, pretrained: object = None) -> StudyContext:
+        folder = tmp_path / "served"
         shutil.copytree(emotion_folder, folder)
         if metrics is not None:
             content = metrics if isinstance(metrics, bytes) else json.dumps(metrics).encode()
             (folder / "metrics.json").write_bytes(content)
+        if pretrained is not None:
+            (tmp_path / "pretrained").mkdir()
+            (tmp_path / "pretrained" / "metrics.json").write_text(json.dumps(pretrained))
         return StudyContext(EmotionClassifier(replace(loaded.checkpoint, folder=folder)))
 
     return context_with
@@ -73,7 +97,7 @@ def report(context: StudyContext, **options) -> dict:
 
 
 def test_every_figure_is_the_one_in_the_file(context_with):
-    data = report(context_with(METRICS))
+    data = report(context_with(METRICS, PRETRAINED))
     assert (data["problem"], data["missing"], data["name"]) == (None, [], "served")
     for language in ("ko", "en"):
         found, part = METRICS["evaluate"]["languages"][language], data["languages"][language]
@@ -85,17 +109,51 @@ def test_every_figure_is_the_one_in_the_file(context_with):
         assert part["reliability"] == found["reliability"]
         assert part["robustness"] == [{"name": "space", "share": 0.932},
                                       {"name": "typo", "share": 0.877}]
-    assert data["dev_scores"] == [0.486, 0.625, 0.731]
     assert data["baselines"] == [{"name": "linear model", **SCORES}]
-    assert data["ablations"] == [{"name": "no distillation", "ko": {"easy": 0.71, "hard": 0.55},
-                                  "en": {"easy": 0.6, "hard": None}}]
-    assert data["more"] == [{"name": "voices.tsv", "ko": {"easy": 0.83, "hard": 0.52},
+    assert data["more"] == [{"name": "personas.tsv", "ko": {"easy": 0.83, "hard": 0.52},
                              "en": {"easy": 0.82, "hard": 0.51}}]
-    assert data["llm_labels"] == [{"language": "ko", **LLM_LABELS}]
+    assert data["llm_labels"] == [{"name": "ko", "figures": LLM_LABELS}]
     assert [row["share"] for row in data["learning_curve"]] == [0.25, 1.0]
     assert data["learning_curve"][1]["en"] == SCORES["en"]
-    assert data["public"] == [{"name": "en_goemotions.test.tsv", "lines": 1750, "accuracy": 0.2726,
-                               "macro_f1": 0.1842}]
+    assert data["public"] == [{"name": "en_goemotions.test.tsv", "figures": {
+        "lines": 1750, "accuracy": 0.2726, "macro_f1": 0.1842}}]
+
+
+def test_contrast_stands_beside_the_linear_model_and_two_feelings_apart(context_with):
+    data = report(context_with(METRICS))
+    assert data["contrast"] == [
+        {"group": "all", "model": {"ko": 0.75, "en": 0.8}, "linear": {"ko": 0.6, "en": None}},
+        {"group": "negation", "model": {"ko": 0.7, "en": None}, "linear": {"ko": None, "en": None}},
+        {"group": "mixed", "model": {"ko": 0.9, "en": None}, "linear": {"ko": 0.5, "en": None}}]
+    assert data["two_feelings"] == [{"name": "en", "figures": TWO_FEELINGS}]
+
+
+def test_held_out_figures_are_those_of_the_stage_before(context_with):
+    data = report(context_with(METRICS, PRETRAINED))
+    assert data["masked"] == [{"name": "ko", "figures": {"masked": 900, "masked_right": 0.36}}]
+    assert [row["name"] for row in data["sources"]] == ["ko_wiki_docs", "ko_own_lines"]
+    assert data["sources"][1]["figures"]["next_sentence_right"] is None
+    assert data["next_sentence_right"] == 0.79
+    assert data["cloze"] == [{"name": "en", "figures": {"sentences": 50, "first": 0.2,
+                                                        "first_ten": 0.5}}]
+
+
+def test_the_best_explanation_is_first_and_chance_is_said(context_with):
+    first, second = report(context_with(METRICS))["explanations"]["ko"]
+    assert first == {"name": "occlusion_mask", "milliseconds": 40.0, "beats_chance": True,
+                     "measures": {"comprehensiveness": 0.41}}
+    assert (second["name"], second["beats_chance"]) == ("attention", False)
+
+
+def test_the_pruning_curve_has_a_share_for_every_count(context_with):
+    found = report(context_with(METRICS))["pruning"]
+    assert found == {"removed": [0, 4, 8], "at_least": 0.95, "can_go": {"ko": 4},
+                     "lines": [{"name": "ko", "values": [1.0, 0.97, 0.4]}]}
+
+
+def test_a_pruning_curve_with_shares_missing_is_left_out(context_with):
+    cut = {**METRICS["pruning"], "removed": [0, 4]}
+    assert report(context_with({"pruning": cut}))["pruning"] is None
 
 
 def test_precision_recall_and_f1_come_from_the_confusion():
@@ -108,10 +166,13 @@ def test_precision_recall_and_f1_come_from_the_confusion():
 
 
 def test_curves_keep_losses_and_accuracies_and_no_more_points_than_can_be_seen(context_with):
-    finetune, pretrain = report(context_with(METRICS))["curves"]
-    assert (finetune["stage"], pretrain["stage"]) == ("finetune", "pretrain")
-    assert [line["name"] for line in finetune["lines"]] == ["emotion_loss", "emotion_accuracy"]
-    assert finetune["steps"] == [25 * n for n in range(1, 8)]
+    pretrain, loss, accuracy, dev = report(context_with(METRICS))["curves"]
+    assert [(curve["stage"], curve["kind"]) for curve in (pretrain, loss, accuracy, dev)] == [
+        ("pretrain", "loss"), ("finetune", "loss"), ("finetune", "accuracy"),
+        ("finetune", "measured")]
+    assert loss["lines"] == [{"name": "loss", "values": [2.0 / n for n in range(1, 8)]}]
+    assert accuracy["steps"] == [25 * n for n in range(1, 8)]
+    assert dev["steps"] == [25, 75, 125, 175]
     reports = METRICS["curves"]["pretrain"]
     by_step = {entry["step"]: entry["mlm_loss"] for entry in reports}
     assert 100 <= len(pretrain["steps"]) <= 151
@@ -120,22 +181,25 @@ def test_curves_keep_losses_and_accuracies_and_no_more_points_than_can_be_seen(c
         [by_step[step] for step in pretrain["steps"]])
 
 
+def test_a_curve_of_one_point_is_no_chart(context_with):
+    data = report(context_with({"curves": {"finetune": [
+        {"step": 1, "loss": 2.0, "dev": 0.5}, {"step": 2, "loss": 1.0}]}}))
+    assert [curve["kind"] for curve in data["curves"]] == ["loss"]
+
+
 def test_the_curve_of_the_stage_before_is_found_in_its_own_folder(context_with):
-    context = context_with({})
-    context.pretrained_folder.mkdir()
-    reports = [{"step": n, "mean_loss": 1.0 / n} for n in (1, 2, 3)]
-    (context.pretrained_folder / "metrics.json").write_text(json.dumps(
-        {"curves": {"distill": reports}}))
-    curve, = report(context)["curves"]
-    assert (curve["stage"], curve["steps"]) == ("distill", [1, 2, 3])
+    reports = [{"step": n, "mlm_loss": 1.0 / n} for n in (1, 2, 3)]
+    curve, = report(context_with({}, {"curves": {"pretrain": reports}}))["curves"]
+    assert (curve["stage"], curve["steps"]) == ("pretrain", [1, 2, 3])
 
 
 def test_each_missing_part_is_named_with_its_command(context_with):
     data = report(context_with({"evaluate": {"languages": {"ko": {"accuracy": 0.8}}}}))
     assert data["languages"]["ko"]["figures"] == {"accuracy": 0.8}
-    assert {item["part"]: item["command"] for item in data["missing"]} == {
-        "reliability": "evaluate", "curves": "finetune", "baselines": "baseline",
-        "ablations": "evaluate", "learning_curve": "baseline"}
+    missing = {item["part"]: item["command"] for item in data["missing"]}
+    assert missing.keys() == {"contrast", "baselines", "held_out", "explanations", "pruning",
+                              "curves"}
+    assert missing["pruning"] == "python -m bert evaluate --pruning"
 
 
 # ---------------------------------------------------------------------------------- foreign files
@@ -154,7 +218,7 @@ def test_a_file_that_is_missing_or_no_report_is_said_in_one_sentence(context_wit
 
 
 def test_a_file_too_large_to_be_metrics_is_not_read(context_with, monkeypatch):
-    monkeypatch.setattr("bert.studies.report.LARGEST_FILE", 10)
+    monkeypatch.setattr("bert.training.report.LARGEST_FILE", 10)
     assert report(context_with(METRICS))["problem"] == "unreadable"
 
 
@@ -166,16 +230,25 @@ def test_only_plain_shares_are_shown(context_with, bad):
           "reliability": [{"lines": 3, "said": bad, "right": 0.5}, bad]}
     data = report(context_with({
         "evaluate": {"languages": {"ko": ko, "en": bad}, "public": {"a": {"accuracy": bad}},
-                     "readings": {"languages": {"ko": {"lines": 3, "accuracy": bad}}}},
-        "finetune": {"dev_scores": [bad, 0.5]}, "baselines": {"x": {"ko": {"easy": bad}}},
-        "ablations": [bad, {"name": bad, "ko": bad}], "learning_curve": {"x": SCORES, "0.5": bad},
+                     "llm_labels": {"languages": {"ko": {"lines": 3, "accuracy": bad}}},
+                     "contrast": {"languages": {"ko": {"all": bad}, "en": bad}},
+                     "two_feelings": {"languages": {"ko": {"right": bad}}}},
+        "baselines": {"x": {"ko": {"easy": bad}}}, "baseline": bad,
+        "learning_curve": {"x": SCORES, "0.5": bad},
+        "explanations": {"languages": {"ko": {"methods": {"a": {"comprehensiveness": {
+            "mean": None if bad == -0.1 else bad}}}}}},
+        "pruning": {"removed": [0, 1], "at_least": 0.9, "languages": {
+            "ko": {"unchanged": [1.0, bad], "can_go": bad}}},
         "curves": {"finetune": [bad, {"step": bad, "loss": 1}, {"step": 1, "x_loss": bad}],
-                   "distill": bad}}))
+                   "pretrain": bad}}, {"held_out": {"languages": {"ko": {"masked_right": bad}},
+                                                    "sources": bad, "next_sentence_right": bad},
+                                       "cloze": bad}))
     part = data["languages"]["ko"]
     assert "accuracy" not in part["figures"] and part["figures"]["macro_f1"] == 0.702
     assert part["robustness"] == part["reliability"] == []
-    assert data["dev_scores"] == [0.5]
-    for name in ("baselines", "ablations", "learning_curve", "curves", "public", "llm_labels"):
+    assert data["explanations"] == {} and data["pruning"] is data["next_sentence_right"] is None
+    for name in ("baselines", "learning_curve", "curves", "public", "llm_labels", "contrast",
+                 "two_feelings", "masked", "sources", "cloze"):
         assert data[name] == []
     json.dumps(data, allow_nan=False)
 
@@ -191,8 +264,9 @@ def test_a_confusion_that_is_no_matrix_of_counts_is_left_out(context_with, confu
 
 def test_hostile_names_are_cut_and_can_be_sent_drawn_and_written(context_with):
     names = ["<img src=x onerror=alert(1)>" * 9, "=cmd()", "$\\frac{", "\ud800half", "이름"]
-    data = report(context_with({"baselines": {name: SCORES for name in names} | {
-        f"row {n}": SCORES for n in range(100)}}))
+    data = report(context_with({
+        "baselines": {name: SCORES for name in names} | {f"row {n}": SCORES for n in range(100)},
+        "evaluate": {"contrast": {"languages": {"ko": {name: 0.5 for name in names}}}}}))
     assert len(data["baselines"]) == 30 and max(len(row["name"]) for row in data["baselines"]) == 60
     json.dumps(data, ensure_ascii=False).encode("utf-8")
     for ending in ("png", "csv", "json"):
@@ -209,15 +283,18 @@ def test_a_checkpoint_without_a_classifier_has_a_report_as_well(pretrained_folde
 
 @pytest.mark.parametrize("language", ["en", "ko"])
 def test_the_report_can_be_taken_away(context_with, language):
-    data = report(context_with(METRICS))
+    data = report(context_with(METRICS, PRETRAINED))
     assert make_study(STUDY, data, "png", language).content.startswith(b"\x89PNG")
     sheet = make_study(STUDY, data, "csv", language).content.decode("utf-8-sig").splitlines()
     for row in ("figures,ko,accuracy_easy,0.8645", "baselines,en,linear model · hard,0.608",
-                "dev score,,3,0.731", "reliability,en,said 0.93 in 40 lines,0.88",
-                "ablations,en,no distillation · easy,0.6", "more,ko,voices.tsv · hard,0.52",
-                "llm labels,ko,none_not_confident,0.62"):
+                "reliability,en,said 0.93 in 40 lines,0.88", "more,ko,personas.tsv · hard,0.52",
+                "llm labels,ko,none_not_confident,0.62", "contrast,ko,negation,0.7",
+                '"contrast, linear model",ko,mixed,0.5', "two feelings,en,right,0.52",
+                "masked,ko,masked_right,0.36", "sources,,ko_wiki_docs next_sentence_right,0.8",
+                "cloze,en,first_ten,0.5", "pruning,ko,without 4 heads,0.97",
+                "explanations,ko,attention sufficiency,0.1"):
         assert row in sheet
-    assert not [row for row in sheet if row.startswith("ablations,en,no distillation · hard")]
+    assert not [row for row in sheet if row.startswith("contrast,en,negation")]
 
 
 # ---------------------------------------------------------------------------------- the browser
@@ -228,6 +305,8 @@ def measured_folder(emotion_folder, tmp_path) -> Path:
     folder = tmp_path / "measured"
     shutil.copytree(emotion_folder, folder)
     (folder / "metrics.json").write_text(json.dumps(METRICS))
+    (tmp_path / "pretrained").mkdir()
+    (tmp_path / "pretrained" / "metrics.json").write_text(json.dumps(PRETRAINED))
     return folder
 
 
@@ -245,11 +324,34 @@ def test_the_page_shows_the_figures_of_the_chosen_language(visit, serve, measure
             assert [int(cell or 0) for cell in cells] == sum(found["confusion"], [])
         linear = place.locator('tr[data-name="linear model"] td').all_inner_texts()
         assert sorted(float(cell[:-2]) for cell in linear) == [60.8, 85.8, 93.2, 93.9]
-        others = place.locator('tr[data-name="voices.tsv"] td').all_inner_texts()
+        others = place.locator('tr[data-name="personas.tsv"] td').all_inner_texts()
         assert sorted(float(cell[:-2]) for cell in others) == [51, 52, 82, 83]
-        read = place.locator('tr[data-language="ko"] td').all_inner_texts()
-        assert [float(cell.rstrip(" %")) for cell in read] == [71, 76, 81, 62, 830]
-        assert place.locator(".left-out li").count() == 0
+        groups = place.locator('tr[data-group="mixed"] td').all_inner_texts()
+        assert groups == ["–", "90.0\u00a0%", "–", "50.0\u00a0%"]
+        rows = {tuple(texts) for texts in (row.locator("td").all_inner_texts() for row in
+                                           place.locator("tr[data-row]").all())}
+        assert ("52.0\u00a0%", "71.0\u00a0%", "60.0\u00a0%", "35") in rows    # two feelings
+        assert ("71.0\u00a0%", "76.0\u00a0%", "81.0\u00a0%", "62.0\u00a0%", "830") in rows
+        assert ("30.0\u00a0%", "80.0\u00a0%") in rows                       # a source
+        methods = place.locator("tr[data-method]")
+        assert methods.evaluate_all("rows => rows.map((row) => row.className)") == ["", "chance"]
+        expect(place.locator('[data-can-go="ko"]')).to_contain_text("4 of 8 can go")
+        assert place.locator("[data-left]").count() == 0
+
+
+def test_a_part_that_was_not_measured_is_named(visit, serve, measured_folder):
+    (measured_folder / "metrics.json").write_text(json.dumps(
+        {**METRICS, "pruning": {}, "curves": {}}))
+    with visit("view=report&text=hello", at=serve(measured_folder, port=17_991)) as page:
+        left = page.locator('[data-study="report"] [data-left]')
+        expect(left).to_have_count(2)
+        expect(left.first).to_contain_text("python -m bert evaluate --pruning adds it")
+        page.set_viewport_size({"width": 390, "height": 844})
+        page.wait_for_selector('#study-frame[data-drawn="report"]:not(.waiting)')
+        cut = page.locator('[data-study="report"] .scroll').evaluate_all(
+            "boxes => boxes.filter((box) => box.scrollWidth > box.clientWidth + 1).length")
+        assert cut == 0
+
 
 
 def test_a_checkpoint_without_metrics_says_how_to_make_them(visit):

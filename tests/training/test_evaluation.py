@@ -11,13 +11,13 @@ from bert.emotions import KEYS, NONE
 from bert.errors import UserError
 from bert.training.evaluation import (
     CHANGES,
-    has_both,
     load_ten,
     measure,
     measure_contrast,
     measure_levels,
     measure_llm_labels,
     measure_public,
+    measure_two_feelings,
     with_typo,
     without_one_space,
 )
@@ -63,22 +63,38 @@ def test_an_answer_that_is_not_confident_counts_as_none_or_as_its_best_class():
     assert contrast({"a": sure}, ("irony", "none,joy", "a"))["irony"] == 1.0
 
 
-def test_two_feelings_must_both_be_the_first_two_and_neither_above_85_per_cent():
-    feelings = ("joy", "sadness")
-    assert has_both(row({"joy": 0.6, "sadness": 0.3}), feelings)
-    assert has_both(row({"sadness": 0.5, "joy": 0.4}), feelings)
-    assert has_both(row({"joy": 0.85, "sadness": 0.1}), feelings)
-    assert not has_both(row({"joy": 0.86, "sadness": 0.1}), feelings)
-    assert not has_both(row({"joy": 0.6, "anger": 0.3}), feelings)
-
-
-def test_groups_and_languages_are_counted_apart_and_two_feelings_are_not_in_the_total():
+def test_groups_and_languages_are_counted_apart():
     found = contrast({"a": {"joy": 0.9}, "b": {"joy": 0.9}, "c": {"joy": 0.9}},
                      ("short", "joy", "a"), ("negation", "anger", "b"), ("mixed", "joy,anger", "c"))
-    assert found == {"all": pytest.approx(2 / 3), "short": 1.0, "negation": 0.0, "mixed": 1.0,
-                     "two feelings": 0.0}
+    assert found == {"all": pytest.approx(2 / 3), "short": 1.0, "negation": 0.0, "mixed": 1.0}
     lines = [ContrastLine("test", "short", ("joy",), language, "a") for language in ("ko", "en")]
     assert set(measure_contrast(Answers({"a": {"joy": 0.9}}), lines)) == {"ko", "en"}
+
+
+# ---------------------------------------------------------------------------------- two feelings
+
+
+@pytest.mark.parametrize(("answer", "are_first", "have_room"), [
+    ({"joy": 0.6, "sadness": 0.3}, 1, 1), ({"sadness": 0.5, "joy": 0.4}, 1, 1),
+    ({"joy": 0.85, "sadness": 0.1}, 1, 1), ({"joy": 0.86, "sadness": 0.1}, 1, 0),
+    ({"joy": 0.6, "anger": 0.3}, 0, 1), ({"anger": 0.9, "joy": 0.05}, 0, 0)])
+def test_two_feelings_must_both_be_the_first_two_and_neither_above_85_per_cent(
+        answer, are_first, have_room):
+    lines = [ContrastLine("test", "mixed", ("joy", "sadness"), "ko", "a")]
+    assert measure_two_feelings(Answers({"a": answer}), lines) == {"ko": {
+        "lines": 1, "both_first": are_first, "room_for_both": have_room,
+        "right": are_first * have_room}}
+
+
+def test_only_texts_with_two_feelings_are_asked_for_both():
+    answers = Answers({"a": {"joy": 0.5, "anger": 0.4}, "b": {"joy": 0.9}})
+    lines = [ContrastLine("test", "mixed", ("joy", "anger"), "en", "a"),
+             ContrastLine("test", "mixed", ("joy", "anger"), "en", "b"),
+             ContrastLine("test", "irony", ("joy", "anger"), "en", "b"),
+             ContrastLine("test", "short", ("joy",), "ko", "b")]
+    found = measure_two_feelings(answers, lines)
+    assert found.keys() == {"en"}
+    assert (found["en"]["lines"], found["en"]["right"]) == (2, 0.5)
 
 
 # ---------------------------------------------------------------------------------- labels

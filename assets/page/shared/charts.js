@@ -1,8 +1,8 @@
 // Charts that several studies share: pictures of tensors, histograms, lines, a row of tokens.
 
-import { range } from "../answer.js";
-import { SIGNED, className, percent } from "../boot.js";
-import { FONT, colour, fill, fitted, make, surface } from "../dom.js";
+import { range } from "./answer.js";
+import { SIGNED, className, percent } from "./boot.js";
+import { FONT, colour, fill, fitted, make, surface } from "./dom.js";
 import { unpack } from "./matrix.js";
 
 /** 0.0312 → "0.031", −12.3456 → "−12.35": three or four digits that a person can take in. */

@@ -1,9 +1,9 @@
 // Switch off heads: a button for every head, coloured by what it does alone, and the answer without
 // those that are off.
 
-import { range } from "../answer.js";
-import { className, percent, say } from "../boot.js";
-import { fill, make } from "../dom.js";
+import { range } from "../shared/answer.js";
+import { className, percent, say } from "../shared/boot.js";
+import { fill, make } from "../shared/dom.js";
 import { pairedBars, signedColour } from "../shared/charts.js";
 
 const LABEL = 34;                // pixels beside the grid for the numbers of the layers

@@ -1,17 +1,17 @@
 // Two texts: side by side or joined in one input, how alike their vectors are, and how the feelings
 // of the conversation go.
 
-import { range } from "../answer.js";
-import { className, percent, say } from "../boot.js";
-import { FONT, colour, fill, fitted, make, onLeave, surface } from "../dom.js";
-import { paintBand, paintMatrix } from "../paint.js";
+import { range } from "../shared/answer.js";
+import { className, percent, say } from "../shared/boot.js";
+import { FONT, colour, fill, fitted, make, onLeave, surface } from "../shared/dom.js";
+import { paintBand, paintMatrix } from "../shared/paint.js";
 import {
   cosineAxis, figure, legend, paintLines, paintSigned, pairedBars, points,
 } from "../shared/charts.js";
 import { unpack, valuesOf } from "../shared/matrix.js";
-import { state } from "../store.js";
-import { chosenNumber } from "../study.js";
-import { selectionText, tagText, weightText } from "../words.js";
+import { state } from "../shared/store.js";
+import { chosenNumber } from "../shared/options.js";
+import { selectionText, tagText, weightText } from "../shared/words.js";
 
 const LONGEST_LABEL = 64;
 const OFFERED = 8; // texts to compare with

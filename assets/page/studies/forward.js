@@ -1,7 +1,7 @@
 // Forward pass: one token from its id to the probabilities, station by station.
 
-import { className, percent, say } from "../boot.js";
-import { fill, make } from "../dom.js";
+import { className, percent, say } from "../shared/boot.js";
+import { fill, make } from "../shared/dom.js";
 import { figure, fillTokenRow, firstNumbers, vectorStrip } from "../shared/charts.js";
 
 export function build(place, choose) {

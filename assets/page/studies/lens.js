@@ -1,7 +1,7 @@
 // Emotion lens: the classifier read out after every layer, ten lines over thirteen layers.
 
-import { className, percent, say } from "../boot.js";
-import { fill, make } from "../dom.js";
+import { className, percent, say } from "../shared/boot.js";
+import { fill, make } from "../shared/dom.js";
 import { legend, paintLines } from "../shared/charts.js";
 
 export function build(place) {

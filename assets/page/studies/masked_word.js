@@ -1,7 +1,7 @@
 // Fill the blank: words become [MASK], the pre-trained network guesses what stood there.
 
-import { say } from "../boot.js";
-import { fill, make } from "../dom.js";
+import { say } from "../shared/boot.js";
+import { fill, make } from "../shared/dom.js";
 import { barList, shareText } from "../shared/charts.js";
 
 const MASK = "[MASK]";

@@ -1,7 +1,7 @@
 // Next sentence: does a second text follow the first? And how the model reads the two.
 
-import { LIMIT, percent, say } from "../boot.js";
-import { colour, fill, make } from "../dom.js";
+import { LIMIT, percent, say } from "../shared/boot.js";
+import { colour, fill, make } from "../shared/dom.js";
 import { barList } from "../shared/charts.js";
 
 export function build(place, choose) {

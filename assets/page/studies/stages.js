@@ -1,12 +1,12 @@
 // Training stages: one head and the answers of the untrained, pre-trained and fine-tuned network.
 
-import { className, say } from "../boot.js";
-import { fill, make } from "../dom.js";
-import { Heatmap } from "../heatmap.js";
+import { className, say } from "../shared/boot.js";
+import { fill, make } from "../shared/dom.js";
+import { Heatmap } from "../views/heatmap.js";
 import { barList, shareText } from "../shared/charts.js";
 import { unpack, valuesOf } from "../shared/matrix.js";
-import { listen, state } from "../store.js";
-import { tagText, weightText } from "../words.js";
+import { listen, state } from "../shared/store.js";
+import { tagText, weightText } from "../shared/words.js";
 
 const GAP = 16;
 const SLANT = 20; // pixels that slanted labels reach beyond the last column

@@ -1,11 +1,11 @@
 // Teach it: corrections collected in the browser, learned by a copy on the server, before and after.
 
-import { className, percent, say } from "../boot.js";
-import { fill, make } from "../dom.js";
-import { Refused, ask } from "../server.js";
+import { className, percent, say } from "../shared/boot.js";
+import { fill, make } from "../shared/dom.js";
+import { Refused, ask } from "../shared/server.js";
 import { figure } from "../shared/charts.js";
-import { state } from "../store.js";
-import { sentAlong } from "../study.js";
+import { state } from "../shared/store.js";
+import { sentAlong } from "../shared/options.js";
 
 const PAUSE = 400; // milliseconds between two questions about a copy that learns
 const HANGUL = /[\u1100-\u11ff\u3130-\u318f\uac00-\ud7a3]/;

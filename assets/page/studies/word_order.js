@@ -1,8 +1,8 @@
 // Order matters: the words in another order, or the positions left out; what of the answer remains.
 
-import { range } from "../answer.js";
-import { className, percent, say } from "../boot.js";
-import { colour, fill, make } from "../dom.js";
+import { range } from "../shared/answer.js";
+import { className, percent, say } from "../shared/boot.js";
+import { colour, fill, make } from "../shared/dom.js";
 import { cosineAxis, figure, legend, paintLines, paintPicture, pairedBars } from "../shared/charts.js";
 
 export function build(place, choose) {

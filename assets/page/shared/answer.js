@@ -1,6 +1,8 @@
 // One answer of the server: the payload with its matrices unpacked, and every matrix made from it.
 
-import { unpack } from "./shared/matrix.js";
+import { unpack } from "./matrix.js";
+import { ask } from "./server.js";
+import { state } from "./store.js";
 
 export class Answer {
   /** Unpack what bert/page/answer.py sends. */
@@ -15,15 +17,27 @@ export class Answer {
     this.kept = new Map();
   }
 
+  /** Fetch what attention moves: the norm of each summand, head by head, as a share of the largest. */
+  async fetchMoved() {
+    const { bytes } = await unpack(this.moved ?? await ask("moved", [this.text]));
+    this.movedBytes = bytes;
+  }
+
+  /** Whether the matrices are those of value-weighted attention. */
+  get isMoved() {
+    return state.moved && Boolean(this.movedBytes);
+  }
+
   /** The bytes of one stored matrix: head by head, the rollout last. */
   stored(index) {
     const area = this.size * this.size;
-    return this.bytes.subarray(index * area, (index + 1) * area);
+    const bytes = this.isMoved && index < this.layers * this.heads ? this.movedBytes : this.bytes;
+    return bytes.subarray(index * area, (index + 1) * area);
   }
 
   /** Weights (0–1, row by row) of a layer and head; each may be "mean", the layer "rollout". */
   matrix(layer, head) {
-    const name = `${layer}/${head}`;
+    const name = `${layer}/${head}/${this.isMoved}`;
     if (!this.kept.has(name)) this.kept.set(name, this.average(this.indices(layer, head)));
     return this.kept.get(name);
   }
@@ -56,7 +70,7 @@ export class Answer {
 
   /** One matrix under the token options, as bert.explain.attention.shown makes it. */
   shown(layer, head, words, hideSpecial) {
-    const name = `${layer}/${head}/${words}/${hideSpecial}`;
+    const name = `${layer}/${head}/${words}/${hideSpecial}/${this.isMoved}`;
     if (!this.kept.has(name)) {
       this.kept.set(name, this.makeShown(this.matrix(layer, head), words, hideSpecial));
     }

@@ -1,11 +1,11 @@
 // Many heads at once: all heads of a layer, or all heads of all layers; a click selects one.
 
-import { range } from "./answer.js";
-import { say } from "./boot.js";
-import { fill, make, surface } from "./dom.js";
-import { brightest, paintBand, pixels } from "./paint.js";
-import { state, update } from "./store.js";
-import { tagText } from "./words.js";
+import { range } from "../shared/answer.js";
+import { say } from "../shared/boot.js";
+import { fill, make, surface } from "../shared/dom.js";
+import { brightest, paintBand, pixels } from "../shared/paint.js";
+import { state, update } from "../shared/store.js";
+import { tagText } from "../shared/words.js";
 
 /** A grid of small heatmaps with a roving focus: arrow keys move, Enter selects. */
 class HeadGrid {
@@ -46,8 +46,8 @@ class HeadGrid {
   }
 
   choose({ layer, head }) {
-    update({ layer, head, view: "heatmap" });
-    document.getElementById("tab-heatmap").focus();
+    update({ layer, head, view: "heatmap", isChosen: true });
+    this.element.closest(".stage").querySelector('[data-view="heatmap"]').focus();
   }
 
   drawCell(cell, answer, layer, head, side, shown, top) {

@@ -1,21 +1,23 @@
-// The state of the page, in one place. Panels listen to the names they care about.
+// The state of the page, in one place. Components listen to the names they care about.
 
 export const state = {
   language: "en",
-  view: "heatmap",
+  view: "heatmap",    // what is open: a view of attention or a study
   layer: null,        // a number from 1, "mean" or "rollout"; null until the first answer
   head: "mean",       // a number from 1 or "mean"
+  isChosen: false,    // whether somebody chose layer and head, or the page took those that matter most
   words: false,
   hideSpecial: false,
   fade: 0,
-  stretch: false,     // colours up to the largest weight in the picture instead of up to 1
-  messages: [],       // {id, text, status: "waiting" | "done" | "failed", answer, reason}
-  current: null,      // id of the message whose charts are shown
+  stretch: true,      // colours up to the largest weight in the picture instead of up to 1
+  moved: false,       // value-weighted attention instead of plain weights
+  messages: [],       // the conversation: {id, text, status: "done", summary}
+  current: null,      // id of the message whose answer is on show
+  answer: null,
   point: null,        // {row, column} among the shown tokens; column null: one token
   options: {},        // what is chosen in the studies: strings, by the name of their parameter
   attribution: null,  // {key, status, values, total, gained, error}
   theme: "",          // changes when light and dark change places
-  offline: false,
 };
 
 const listeners = [];
@@ -34,18 +36,7 @@ export function update(changes) {
   }
 }
 
-/** The message whose charts are shown. */
-export function currentMessage() {
-  return state.messages.find((message) => message.id === state.current) ?? null;
-}
-
 /** The answer that is on show, or null while there is none. */
 export function currentAnswer() {
-  return currentMessage()?.answer ?? null;
-}
-
-/** Whether no answer is on show and none is on its way: nothing of an earlier one may stay then. */
-export function isEmpty() {
-  const message = currentMessage();
-  return !message || message.status === "failed";
+  return state.answer;
 }

@@ -1,10 +1,10 @@
 // First layer beside last layer: the figure this project began with.
 
-import { percent, say } from "./boot.js";
-import { fill, make } from "./dom.js";
-import { Heatmap } from "./heatmap.js";
-import { brightest } from "./paint.js";
-import { state } from "./store.js";
+import { percent, say } from "../shared/boot.js";
+import { fill, make } from "../shared/dom.js";
+import { Heatmap } from "../views/heatmap.js";
+import { brightest } from "../shared/paint.js";
+import { state } from "../shared/store.js";
 
 function verdict({ diagonal_early: diagonal, sep_late: sep }) {
   if (diagonal && sep) return say("ends_both");

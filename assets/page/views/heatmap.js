@@ -1,10 +1,10 @@
 // The attention heatmap: rows look, columns are looked at.
 
-import { say } from "./boot.js";
-import { FONT, colour, fitted, make, onLeave, surface } from "./dom.js";
-import { brightest, paintBand, paintMatrix } from "./paint.js";
-import { state, update } from "./store.js";
-import { selectionText, weightText } from "./words.js";
+import { say } from "../shared/boot.js";
+import { FONT, colour, fitted, make, onLeave, surface } from "../shared/dom.js";
+import { brightest, paintBand, paintMatrix } from "../shared/paint.js";
+import { state, update } from "../shared/store.js";
+import { selectionText, weightText } from "../shared/words.js";
 
 const LONGEST_LABEL = 96;
 const MARGIN = 6;

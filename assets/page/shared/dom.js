@@ -37,7 +37,7 @@ export function surface(canvas, width, height) {
 
 /** The value of one of the page's CSS colours, e.g. colour("--ink"). */
 export function colour(name) {
-  return getComputedStyle(document.getElementById("microscope-root")).getPropertyValue(name).trim();
+  return getComputedStyle(document.querySelector(".microscope")).getPropertyValue(name).trim();
 }
 
 export const FONT = '"Microscope Gothic", system-ui, sans-serif';

@@ -35,3 +35,13 @@ export function percent(share, digits = 1) {
 export function className(item) {
   return item[language] ?? item.key;
 }
+
+/** The glossary of the current language: shown names, in small letters, and their keys. */
+export function terms() {
+  const table = boot.texts[language];
+  return { language, terms: Object.fromEntries(Object.keys(table).filter((key) => key.startsWith("term_"))
+    .map((key) => [table[key].toLowerCase(), key.slice("term_".length)])) };
+}
+
+export const TOUR = boot.tour;       // bert/page/tour.py: which view each step opens
+export const GALLERY = boot.gallery; // assets/page/data/gallery.json

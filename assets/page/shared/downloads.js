@@ -3,16 +3,16 @@
 import { say } from "./boot.js";
 import { fill, make } from "./dom.js";
 import { Refused, ask } from "./server.js";
-import { currentAnswer, currentMessage, listen, state } from "./store.js";
+import { currentAnswer, listen, state } from "./store.js";
 import { STUDIES } from "./studies.js";
-import { sentAlong, studyOptions } from "./study.js";
+import { sentAlong, studyOptions } from "./options.js";
 
 const PICTURES = ["png", "svg", "pdf"];
 const NUMBERS = ["csv", "npz", "json"];
 const OF_A_STUDY = [...PICTURES, "csv", "json"];
 
-/** A button that opens a small menu of files. */
-export function downloadMenu() {
+/** A button that opens a small menu of files: of a study, or of whichever view of attention is open. */
+export function downloadMenu(study = null) {
   const summary = make("summary");
   const menu = make("div", { class: "menu" });
   const status = make("p", { role: "status" });
@@ -29,7 +29,7 @@ export function downloadMenu() {
   async function fetchFile(what, format) {
     status.textContent = say("download_wait");
     try {
-      const file = await ask("export", [currentMessage().text, what, format, options()]);
+      const file = await ask("export", [currentAnswer().text, what, format, options()]);
       save(file);
       status.textContent = file.name;
     } catch (error) {
@@ -49,14 +49,17 @@ export function downloadMenu() {
     const answer = currentAnswer();
     summary.textContent = say("download");
     const hasClasses = Boolean(answer?.model.has_classifier);
-    fill(menu, row(say("download_view"), state.view, state.view in STUDIES ? OF_A_STUDY : PICTURES),
+    if (study ? state.view !== study : state.view in STUDIES) return;
+    fill(menu, row(say("download_view"), state.view, study ? OF_A_STUDY : PICTURES),
       hasClasses ? row(say("download_bars"), "bars", PICTURES) : null,
       row(say("download_card"), "card", PICTURES),
-      row(say("download_numbers"), "numbers", NUMBERS), status);
+      row(say("download_numbers"), "numbers", NUMBERS),
+      row(say("download_page"), "answer", ["html"]), status);
     status.textContent = "";
   }
 
-  listen(["language", "view", "messages", "current"], draw);
+  listen(["language", "view", "answer"], draw);
+  draw();
   return details;
 }
 
@@ -64,7 +67,8 @@ export function downloadMenu() {
 function options() {
   return { ...(state.view in STUDIES ? studyOptions() : {}), ...sentAlong.get(state.view),
     layer: state.layer, head: state.head, words: state.words, hide_special: state.hideSpecial,
-    fade: state.fade, stretch: state.stretch, lang: state.language, link: window.location.href };
+    fade: state.fade, stretch: state.stretch, lang: state.language, moved: state.moved, view: state.view,
+    link: window.location.href };
 }
 
 function save({ name, type, data }) {

@@ -1,14 +1,43 @@
-// The text as the model reads it: pieces or words, linked with every view, coloured on request.
+// The text as the model reads it: pieces or words, linked with every view, coloured by how much each
+// speaks for a class. Its value is the attribution of the answer itself, which follows the answer.
 
-import { className, percent, say } from "./boot.js";
-import { fill, make, onLeave } from "./dom.js";
-import { currentAnswer, listen, state, update } from "./store.js";
+import { className, percent, say } from "../shared/boot.js";
+import { fill, make, onLeave } from "../shared/dom.js";
+import { Refused, ask } from "../shared/server.js";
+import { currentAnswer, listen, state, update } from "../shared/store.js";
 
-/** Build the strip; `close()` gives up the colouring by class. */
-export function textStrip(close) {
+/** Colour the words for a class, or, if they are, no longer. */
+export async function explain(key) {
+  if (key === null || (state.attribution?.key === key && state.attribution.isAsked)) {
+    return update({ attribution: null });
+  }
+  const answer = currentAnswer();
+  if (!answer) return undefined;
+  const waiting = { key, status: "waiting", isAsked: true };
+  update({ attribution: waiting });
+  document.querySelector(".strip-frame").scrollIntoView({ block: "nearest" });
+  let found;
+  try {
+    const values = answer.attributions?.[key] ?? await ask("attribute", [answer.text, key]);
+    found = { ...waiting, status: "done", ...values };
+  } catch (error) {
+    found = { ...waiting, status: "failed",
+      reason: error instanceof Refused ? error.message : say("offline_given_up") };
+  }
+  if (state.attribution === waiting) update({ attribution: found });
+  return undefined;
+}
+
+export function mount(element, { props, watch }) {
   const line = make("div", { class: "strip", role: "list" });
   const note = make("p", { class: "strip-note", role: "status" });
   let marks = [];
+
+  watch("value", () => {
+    const found = JSON.parse(props.value || "null");
+    if (!found || found.text !== currentAnswer()?.text || state.attribution?.isAsked) return;
+    update({ attribution: { status: "done", ...found } });
+  });
 
   function draw() {
     line.setAttribute("aria-label", say("text_read"));
@@ -21,7 +50,7 @@ export function textStrip(close) {
     }
     const shown = answer.tokens(state.words, state.hideSpecial);
     const values = attributionValues(shown);
-    const largest = Math.max(...(values ?? []).map(Math.abs), 1e-6);
+    const largest = strongest(values ?? []);
     let previousWord = null;
     const children = [];
     shown.forEach((token, i) => {
@@ -50,7 +79,7 @@ export function textStrip(close) {
   }
 
   function colourMark(mark, value, largest) {
-    const strength = Math.round(6 + 62 * Math.abs(value) / largest);
+    const strength = Math.round(6 + 62 * Math.min(1, Math.abs(value) / largest));
     mark.classList.add(value >= 0 ? "for" : "against");
     mark.style.setProperty("--strength", `${strength}%`);
     const signed = `${value >= 0 ? "+" : "−"}${Math.abs(value).toFixed(2)}`;
@@ -67,7 +96,7 @@ export function textStrip(close) {
       return;
     }
     const name = className(answer.model.classes.find((item) => item.key === attribution.key));
-    const back = make("button", { type: "button", class: "quiet", onclick: close },
+    const back = make("button", { type: "button", class: "quiet", onclick: () => explain(null) },
       say("attribution_close"));
     if (attribution.status === "waiting") fill(note, say("attribution_wait", { name }));
     else if (attribution.status === "failed") fill(note, attribution.reason, " ", back);
@@ -87,9 +116,16 @@ export function textStrip(close) {
     });
   }
 
-  listen(["language", "messages", "current", "words", "hideSpecial", "attribution"], draw);
+  listen(["language", "answer", "words", "hideSpecial", "attribution"], draw);
   listen(["point"], drawPoint);
-  return make("div", { class: "strip-frame" }, line, note);
+  element.append(make("div", { class: "strip-frame" }, line, note));
+  draw();
+}
+
+/** The value with the full colour: one outlier does not bleach all the others. */
+function strongest(values) {
+  const sizes = values.map(Math.abs).sort((a, b) => b - a);
+  return Math.max(Math.min(sizes[0] ?? 0, 2 * (sizes[1] ?? sizes[0] ?? 0)), 1e-6);
 }
 
 function signed(value) {

@@ -1,17 +1,45 @@
 // Ten bars in per cent, always in class order; a click asks which words speak for the class.
+//
+// Its value is the whole answer of a text (bert/page/answer.py), packed: the bars are always on the
+// page, and everything else draws from the same copy.
 
-import { className, percent, say } from "./boot.js";
-import { fill, make } from "./dom.js";
-import { currentAnswer, isEmpty, listen, state } from "./store.js";
+import { Answer } from "../shared/answer.js";
+import { className, percent, say } from "../shared/boot.js";
+import { fill, make } from "../shared/dom.js";
+import { currentAnswer, listen, state, update } from "../shared/store.js";
+import { possible } from "../shared/studies.js";
+import { explain } from "./strip.js";
 
-/** Build the panel; `explain(key)` is called with the class of a clicked bar. */
-export function barsPanel(explain) {
+export function mount(element, { props, watch }) {
   const title = make("h2");
   const hint = make("span", { class: "hint" });
+  const heard = make("p", { class: "unseen", role: "status" });
   const care = make("p", { class: "care", role: "note", hidden: true });
   const list = make("div", { class: "bars", role: "group" });
-  const panel = make("section", { class: "panel feelings" }, make("header", {}, title, hint), care, list);
+  const panel = make("section", { class: "feelings" }, make("header", {}, title, hint), care, list,
+    heard);
+  element.append(panel);
+  const summaries = new Map(); // text -> what compare shows of an earlier message
   let rows = [];
+
+  watch("value", async () => {
+    if (!props.value) return clear();
+    const { answer: payload, messages, current } = JSON.parse(props.value);
+    const answer = await Answer.from(payload);
+    const { matrices, tags, ...summary } = payload;
+    summaries.set(answer.text, summary);
+    heard.textContent = payload.heard;
+    const isFollowed = state.isChosen && state.layer !== null;
+    const wanted = isFollowed ? state : { view: state.view };
+    update({ answer, point: null, attribution: null, moved: state.moved && Boolean(answer.movedBytes),
+      messages: messages.map((text, id) => ({ id, text, status: "done", summary: summaries.get(text) })),
+      current, ...possible(answer, { ...wanted, view: state.view }) });
+    return undefined;
+  });
+
+  function clear() {
+    update({ answer: null, messages: [], current: null, attribution: null, point: null });
+  }
 
   function build(classes) {
     rows = classes.map((item) => {
@@ -35,7 +63,6 @@ export function barsPanel(explain) {
     care.textContent = answer?.care ? say("care") : "";
     hint.textContent = "";
     if (!answer) {
-      if (rows.length && !isEmpty()) return;
       rows = [];
       fill(list, ...Array.from({ length: 10 }, () => make("div", { class: "bar" })));
       return;
@@ -64,6 +91,6 @@ export function barsPanel(explain) {
       percent: percent(share) }) + (isBest ? ` (${say("best")})` : ""));
   }
 
-  listen(["language", "messages", "current", "attribution"], draw);
-  return panel;
+  listen(["language", "answer", "attribution"], draw);
+  draw();
 }

@@ -1,0 +1,29 @@
+// Examples worth a look, one click each: the text is sent and the view that shows it opens.
+
+import { GALLERY, say } from "../shared/boot.js";
+import { fill, make } from "../shared/dom.js";
+import { listen, state } from "../shared/store.js";
+import { open } from "../shared/studies.js";
+
+export function mount(element) {
+  const title = make("h2");
+  const cards = make("div", { class: "cards" });
+  element.append(make("section", { class: "gallery" }, title, cards));
+
+  function show({ tab, text, options = {} }) {
+    open(tab === "attention" ? "heatmap" : tab, options);
+    window.microscope.say(text);
+    window.scrollTo({ top: 0 });
+  }
+
+  function draw() {
+    title.textContent = say("gallery_title");
+    fill(cards, ...GALLERY.map((card) => make("button", { type: "button", class: "card",
+      "data-card": card.key, onclick: () => show(card) },
+    make("b", {}, card.title[state.language]), make("span", {}, card.says[state.language]),
+    make("q", { dir: "auto" }, card.text))));
+  }
+
+  listen(["language"], draw);
+  draw();
+}
