@@ -17,12 +17,12 @@ import torch.nn.functional as F
 from by_hand import ByHand
 
 from bert.checkpoint import save_checkpoint, untrained
-from bert.classifier import EmotionClassifier
+from bert.classifier import EmotionClassifier, Prediction
 from bert.config import BertConfig
 from bert.emotions import KEYS
 from bert.model import BertForPreTraining, BertForSequenceClassification
 from bert.studies.base import StudyContext
-from bert.tokenizer import WordPieceTokenizer
+from bert.tokenizer import Encoding, WordPieceTokenizer
 
 pytest_plugins = ("page_fixtures", "training_fixtures")
 ROOT = Path(__file__).parent.parent
@@ -121,6 +121,17 @@ def pretrained_folder(checkpoints_folder: Path, tokenizer: WordPieceTokenizer,
 @pytest.fixture(scope="session")
 def classifier(emotion_folder: Path) -> EmotionClassifier:
     return EmotionClassifier.load(emotion_folder)
+
+
+@pytest.fixture(scope="session")
+def prediction(classifier: EmotionClassifier) -> Prediction:
+    """Of words of several pieces."""
+    return classifier("팀장님이라면 모두 칭찬해주셨다")
+
+
+@pytest.fixture(scope="session")
+def encoding(prediction: Prediction) -> Encoding:
+    return prediction.encoding
 
 
 @pytest.fixture

@@ -194,7 +194,7 @@ def test_the_linear_model_is_scored_and_stands_beside_the_checkpoint(call, files
     found = read_json(folder / "metrics.json")
     assert found["baselines"]["linear model"] == {"ko": {"easy": 1.0}, "en": {"easy": 1.0}}
     assert list(found["learning_curve"]) == ["0.125", "0.25", "0.5", "1.0"]
-    assert found["baseline"]["more"]["contrast.tsv"]["ko"] == {"short": 1.0}
+    assert found["baseline"]["contrast"]["ko"]["short"] == 1.0
     before = (folder / "metrics.json").read_bytes()
     assert call("baseline", "--train", files / "train.tsv", "--test", files / "train.tsv",
                 "--checkpoint", folder, "--max-steps", 1).code == 0
@@ -245,9 +245,8 @@ def test_all_stages_make_both_checkpoints_and_none_is_done_twice(call, own_lines
      "--epochs is 0"),
     ("baseline", ["--train", "--test", "gone.tsv"], "nothing to learn from"),
     ("baseline", ["--checkpoint", "nowhere"], "nowhere is not there"),
-    ("evaluate", ["--data", "gone.tsv"], "gone.tsv is not there"),
-    ("evaluate", ["--public", "x"], "--label-map"),
-    ("evaluate", ["--baseline", "a/last", "ko", "--baseline", "b/last"],
+    ("evaluate", ["--dry", "--public", "x"], "--label-map"),
+    ("evaluate", ["--dry", "--baseline", "a/last", "ko", "--baseline", "b/last"],
      "two of the folders are called 'last'"),
     ("train", ["--out", "o"], "give --sources DIR, or --quick"),
     ("train", ["--out", "o", "--sources", "gone"], "gone is not a folder"),
