@@ -33,6 +33,7 @@ try:
     from bert.page import downloads, visit
     from bert.page.components import Address, Attention, Bars, Gallery, Strip, StudyView, Tour
     from bert.page.frame import launch_options
+    from bert.page.limits import FAILED
     from bert.page.model import Served
     from bert.page.visit import Chat, Visit
     from bert.studies import GROUPS, STUDIES
@@ -46,8 +47,6 @@ except (ImportError, OSError) as error:
     raise SystemExit(2) from None
 
 FIRST_PORT, PORTS_TRIED = 7860, 100
-FAILED = ("Something went wrong here, and the server has noted it: try another text. "
-          "문제가 생겨서 서버에 적어 두었어요: 다른 글로 해 보세요.")
 model = Served()  # the checkpoint, loaded when it is first asked
 
 

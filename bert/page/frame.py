@@ -70,16 +70,15 @@ def first_scripts() -> list[str]:
 def launch_options(at_once: int = max(os.cpu_count() or 1, 2)) -> dict[str, Any]:
     """How the page is served; `demo.launch(**launch_options())` is all of it."""
     has_mcp = os.environ.get("GRADIO_MCP_SERVER", "").lower() == "true"
+    reloads = bool(os.environ.get("GRADIO_WATCH_DIRS"))  # set by `gradio app.py`
     return {
         "theme": theme(), "head": head(), "footer_links": ["api"],
         "favicon_path": PAGE / "icon.svg",
         "app_kwargs": {"routes": [Mount("/microscope/fonts", PageFiles(directory=FONTS)),
                                   Mount("/microscope", PageFiles(directory=PAGE))],
                        "middleware": [Middleware(RequestLimits, at_once=at_once,
-                                                 has_mcp=has_mcp)]},
+                                                 has_mcp=has_mcp, reloads=reloads)]},
         "run_history": False, "ssr_mode": False, "share": False, "enable_monitoring": False,
         "mcp_server": has_mcp, "pwa": False, "max_file_size": 1, "state_session_capacity": 100,
         "quiet": True,
     }
-
-
