@@ -204,8 +204,7 @@ def check_values(given: Mapping[str, Any], route: Mapping[str, str | None],
     if route.get("by_name"):
         needed = list(inspect.signature(event.fn).parameters)
         if given.keys() != set(needed):
-            raise Refusal(422, f"{event.api_name} takes {', '.join(needed)}: send all of them and "
-                               "nothing else.")
+            raise Refusal(422, f"Send {event.api_name} exactly these: {', '.join(needed)}.")
         return
     values = given.get("data")
     if not isinstance(values, list):
