@@ -179,8 +179,7 @@ def predict(text: str) -> dict:
     Parameters:
         text: what somebody wrote; at most 5,000 characters are read
     Returns:
-        the label with the largest probability, whether the model is confident, all ten
-        probabilities, the tokens that were read, and whether the text was truncated
+        the likeliest label, whether the model is confident, all probabilities, the tokens it read
     """
     answer = model.classifier(check_text(text)).to_dict()
     return {name: answer[name] for name in
