@@ -106,14 +106,21 @@ def say(text: str, chat: Chat, told: str) -> tuple[str, Chat, Any, Any]:
             now.model_dump_json())
 
 
-def reply(chat: Chat, told: str) -> tuple[Chat, Any]:
-    """The reply to the last text, and which of its words speak for it."""
+def reply(chat: Chat, told: str) -> tuple[Any, Any]:
+    """The reply to the last text, and which of its words speak for it. Who sends two texts at once
+    may have lost a bubble to the other's answer: then the chat is told again."""
     now = Visit.read(told)
-    if not now.texts or not chat or chat[-1]["role"] != "user":
-        return chat, gr.skip()
+    roles = [message["role"] for message in chat]
+    is_complete = roles.count("user") >= min(len(now.texts), visit.REPLAYED)
+    if not now.texts or (is_complete and roles[-1:] == ["assistant"]):
+        return gr.skip(), gr.skip()
     text = now.texts[-1]
     found, attribution = visit.explained(model.classifier, text, now.lang)
-    return [*chat, visit.answered(found)], visit.strip_value(text, attribution)
+    if is_complete and roles == ["user", "assistant"] * (len(roles) // 2) + ["user"]:
+        chat = [*chat, visit.answered(found)]
+    else:
+        chat = visit.conversation(model.classifier, now)
+    return chat, visit.strip_value(text, attribution)
 
 
 def show(told: str) -> str:

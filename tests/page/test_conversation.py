@@ -54,6 +54,16 @@ def test_the_reply_names_the_feeling_and_colours_the_words(server, classifier):
     assert len(found["values"]) == len(classifier(TEXT).tokens)
 
 
+@pytest.mark.parametrize("chat", [
+    bubbles("i am sad"),
+    [*bubbles("i am sad")[:1], *bubbles(TEXT)[:1]]], ids=["the last text", "the first answer"])
+def test_a_bubble_that_was_lost_between_two_texts_comes_back(server, chat):
+    """The answer to the first text and the second text can cross each other on the way."""
+    chat, strip = play(server.address, "reply", chat, told("i am sad", TEXT))
+    assert [message["role"] for message in chat] == ["user", "assistant"] * 2
+    assert TEXT in chat[2]["content"][0]["text"] and json.loads(strip)["text"] == TEXT
+
+
 def test_a_long_text_is_cut_and_says_where(server, classifier):
     _, _, bars, _ = play(server.address, "say", "마라톤을 완주했다 " * 60, [], EMPTY)
     given = json.loads(bars)["answer"]
@@ -83,10 +93,11 @@ def test_without_a_classifier_the_page_still_answers(serve, pretrained_folder):
 
 
 def test_an_opened_page_gets_its_conversation_in_its_language(server):
-    bars, title, *_ = play(server.address, "open_page", told(TEXT, "i am sad", current=0, lang="ko"))
+    visit = told(TEXT, "i am sad", current=0, lang="ko")
+    bars, title, *_ = play(server.address, "open_page", visit)
     assert json.loads(bars)["current"] == 0
     assert "감정" in title["value"]
-    chat, strip = play(server.address, "recall", told(TEXT, "i am sad", current=0, lang="ko"))
+    chat, strip = play(server.address, "recall", visit)
     assert len(chat) == 4 and "성취" in chat[1]["content"][0]["text"]
     assert json.loads(strip)["text"] == TEXT
 
