@@ -1,10 +1,15 @@
 """How the page is served: theme, styles and scripts, and which requests are taken."""
 
+import inspect
 import os
+import tempfile
+from collections.abc import Callable
 from functools import lru_cache
+from importlib.util import find_spec
 from typing import Any
 
 import gradio as gr
+from gradio.utils import get_function_description
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -69,9 +74,36 @@ def first_scripts() -> list[str]:
             for path in sorted((PAGE / folder).glob("*.js")) if path.stem != "standalone"]
 
 
+def check_machine() -> None:
+    """Say before the page is built what this machine lacks."""
+    folder = os.environ.get("GRADIO_TEMP_DIR") or tempfile.gettempdir()
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except OSError as error:
+        raise OSError(f"no place for temporary files ({error}): name one with GRADIO_TEMP_DIR"
+                      ) from None
+    if has_mcp() and find_spec("mcp") is None:
+        raise ImportError("GRADIO_MCP_SERVER needs a package: run `python -m pip install "
+                          "\"mcp<2\"`, then start again")
+
+
+def has_mcp() -> bool:
+    """Whether the documented endpoints are offered as tools for language models, too."""
+    return os.environ.get("GRADIO_MCP_SERVER", "").lower() == "true"
+
+
+def describe_arguments(demo: gr.Blocks, handler: Callable) -> None:
+    """Give the API view of an endpoint the words of its docstring."""
+    _, described, _ = get_function_description(handler)
+    event = next(event for event in demo.fns.values() if event.api_name == handler.__name__)
+    for argument, name in zip(event.inputs, inspect.signature(handler).parameters, strict=True):
+        argument.label = name
+        argument._api_info = {**argument._api_info, "additional_description": described[name]}
+
+
 def launch_options(at_once: int = max(os.cpu_count() or 1, 2)) -> dict[str, Any]:
     """How the page is served; `demo.launch(**launch_options())` is all of it."""
-    has_mcp = os.environ.get("GRADIO_MCP_SERVER", "").lower() == "true"
+    reloads = bool(os.environ.get("GRADIO_WATCH_DIRS"))  # set by `gradio app.py`
     return {
         "theme": theme(), "head": head(), "footer_links": ["api"],
         "favicon_path": PAGE / "icon.svg",
@@ -79,10 +111,8 @@ def launch_options(at_once: int = max(os.cpu_count() or 1, 2)) -> dict[str, Any]
                                   Mount("/microscope/fonts", PageFiles(directory=FONTS)),
                                   Mount("/microscope", PageFiles(directory=PAGE))],
                        "middleware": [Middleware(RequestLimits, at_once=at_once,
-                                                 has_mcp=has_mcp)]},
+                                                 has_mcp=has_mcp(), reloads=reloads)]},
         "run_history": False, "ssr_mode": False, "share": False, "enable_monitoring": False,
-        "mcp_server": has_mcp, "pwa": False, "max_file_size": 1, "state_session_capacity": 100,
+        "mcp_server": has_mcp(), "pwa": False, "max_file_size": 1, "state_session_capacity": 100,
         "quiet": True,
     }
-
-

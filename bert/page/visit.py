@@ -20,7 +20,10 @@ from bert.page.replies import Reply, escape, reply, reply_without_classifier
 from bert.studies.base import LONGEST, class_list
 
 MOST_TEXTS = 200   # of a conversation
+MOST_LETTERS = 100_000  # of all its texts together: a request holds them twice
 REPLAYED = 12      # answers that are given again after a reload
+RELOAD = ("The page sent something that cannot be read: reload it. "
+          "페이지를 새로 고쳐 주세요.")
 Chat = list[dict[str, Any]]  # messages of gr.Chatbot
 
 
@@ -39,8 +42,7 @@ class Visit(BaseModel):
         try:
             return cls.model_validate_json(given if isinstance(given, str) and given else "{}")
         except ValidationError:
-            raise UserError("The page sent something that cannot be read: reload it. "
-                            "페이지를 새로 고쳐 주세요.") from None
+            raise UserError(RELOAD) from None
 
     @property
     def shown(self) -> int:
@@ -49,8 +51,10 @@ class Visit(BaseModel):
         return last if self.current is None or not 0 <= self.current <= last else self.current
 
     def saying(self, text: str) -> "Visit":
-        """The visit with one more text, which is on show."""
+        """The visit with one more text, which is on show; the oldest make room for it."""
         texts = [*self.texts[-(MOST_TEXTS - 1):], text]
+        while sum(map(len, texts)) > MOST_LETTERS:
+            del texts[0]
         return self.model_copy(update={"texts": texts, "current": len(texts) - 1, "text": None})
 
 
@@ -62,7 +66,7 @@ def read(classifier: EmotionClassifier, text: str) -> Prediction:
     return Prediction(encoding, (), np.zeros(0, dtype=np.float32), False, attentions)
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=1)  # reads the weights for their hash
 def describe(classifier: EmotionClassifier) -> dict[str, Any]:
     """What the page says of the checkpoint."""
     checkpoint = classifier.checkpoint
