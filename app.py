@@ -124,12 +124,12 @@ def colour_words(told: str) -> str:
     return visit.colour_words(model.classifier, Visit.read(told))
 
 
-def choose_message(told: str, picked: gr.SelectData) -> str:
-    """A bubble was clicked: its text comes on show."""
+def choose_message(chat: Chat, told: str, picked: gr.SelectData) -> str:
+    """A bubble was clicked: its text comes on show. The chat may begin later than the visit."""
     now = Visit.read(told)
-    first = max(len(now.texts) - visit.REPLAYED, 0)
     number = picked.index[0] if isinstance(picked.index, list | tuple) else picked.index
-    return now.model_copy(update={"current": first + int(number) // 2}).model_dump_json()
+    later = sum(message["role"] == "user" for message in chat[int(number) // 2 * 2:])
+    return now.model_copy(update={"current": len(now.texts) - later}).model_dump_json()
 
 
 def follow_up(picked: gr.SelectData) -> str:
@@ -290,8 +290,8 @@ with gr.Blocks(title=WORDS["title"], analytics_enabled=False, fill_width=True,
     address.say(**{**sent, "js": None}, **FRONT).then(**then, **FRONT)
 
     # The conversation: a bubble or a question is clicked, the page is opened, language, clear.
-    chat.select(one_sentence(choose_message), address, address,
-                js="() => [microscope.visit()]", **FRONT).then(
+    chat.select(one_sentence(choose_message), [chat, address], address,
+                js="(chat) => [chat, microscope.visit()]", **FRONT).then(
         one_sentence(show), address, bars, **FRONT).then(
         one_sentence(colour_words), address, strip, **FRONT)
     chat.option_select(one_sentence(follow_up), None, address, **FRONT)
