@@ -125,11 +125,9 @@ def colour_words(told: str) -> str:
 
 
 def choose_message(chat: Chat, told: str, picked: gr.SelectData) -> str:
-    """A bubble was clicked: its text comes on show. The chat may begin later than the visit."""
-    now = Visit.read(told)
+    """A bubble was clicked: its text comes on show."""
     number = picked.index[0] if isinstance(picked.index, list | tuple) else picked.index
-    later = sum(message["role"] == "user" for message in chat[int(number) // 2 * 2:])
-    return now.model_copy(update={"current": len(now.texts) - later}).model_dump_json()
+    return Visit.read(told).choosing(chat, int(number)).model_dump_json()
 
 
 def follow_up(picked: gr.SelectData) -> str:
