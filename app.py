@@ -96,16 +96,16 @@ def one_sentence(handler: Callable) -> Callable:
 # ---------------------------------------------------------------------------------- the chat
 
 
-def say(text: str, chat: Chat, told: str) -> tuple[str, Chat, Any, Any]:
+def say(text: str, chat: Chat, told: str) -> tuple[str, Chat, Any, Any, Any]:
     """A text is sent: its bubble at once, with bars and attention; the reply follows."""
     now = Visit.read(told)
     text = clean(check_text(text if now.text is None else now.text))
     if not text.strip():
-        return "", chat, gr.skip(), gr.skip()
+        return "", chat, gr.skip(), gr.skip(), gr.skip()
     now = now.saying(text)
     chat = chat[max(len(chat) - 2 * (len(now.texts) - 1), 0):]  # what the visit still knows
     return ("", [*chat, visit.said(text)], visit.answer(model.classifier, now),
-            now.model_dump_json())
+            now.model_dump_json(), gr.update(visible=False))
 
 
 def reply(chat: Chat, told: str) -> tuple[Any, Any]:
@@ -303,7 +303,7 @@ with gr.Blocks(title=WORDS["title"], analytics_enabled=False, fill_width=True,
 
     # A text is sent; the browser says which texts came before it.
     sent = {"fn": one_sentence(say), "inputs": [text, chat, address],
-            "outputs": [text, chat, bars, address],
+            "outputs": [text, chat, bars, address, undo_button],
             "js": "(text, chat) => [text, chat, microscope.visit()]"}
     then = {"fn": one_sentence(reply), "inputs": [chat, address], "outputs": [chat, strip]}
     text.submit(**sent, **FRONT).then(**then, **FRONT)

@@ -57,6 +57,11 @@ class Visit(BaseModel):
             del texts[0]
         return self.model_copy(update={"texts": texts, "current": len(texts) - 1, "text": None})
 
+    def choosing(self, chat: Chat, number: int) -> "Visit":
+        """The visit with the text of a bubble on show; the chat may begin later than the visit."""
+        later = sum(message["role"] == "user" for message in chat[number // 2 * 2:])
+        return self.model_copy(update={"current": len(self.texts) - later})
+
 
 def read(classifier: EmotionClassifier, text: str) -> Prediction:
     """One forward pass with all attention; without a classifier there are no probabilities."""
