@@ -14,13 +14,14 @@ from bert.studies import (
     report,
     stages,
     teach,
+    trial,
     word_order,
 )
 from bert.studies.base import Study
 
 GROUPS: dict[str, tuple[Study, ...]] = {
     "inside": (forward.STUDY, layer.STUDY, hidden.STUDY, qkv.STUDY),
-    "answer": (lens.STUDY, ablation.STUDY),
+    "answer": (lens.STUDY, trial.STUDY, ablation.STUDY),
     "compare": (compare.STUDY, word_order.STUDY),
     "training": (stages.STUDY, masked_word.STUDY, next_sentence.STUDY, teach.STUDY),
     "model": (probes.STUDY, report.STUDY),

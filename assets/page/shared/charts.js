@@ -74,12 +74,14 @@ export function paintHistogram(canvas, { counts, start, end }, width, height) {
 }
 
 /** Lines over numbered places: lines of {values, colour, name, strong}, values from low to high;
- * marks are places with an upright line, room is the width that a place's name needs. */
-export function paintLines(canvas, lines, { width, height, low = 0, high = 1, names, label, marks = [], room = 26 }) {
+ * marks are places with an upright line, room is the width that a place's name needs. Where places are
+ * not evenly spaced, `at` has their share of the width. Bands are areas of {low, high, colour}. */
+export function paintLines(canvas, lines, { width, height, low = 0, high = 1, names, label, marks = [],
+  room = 26, at, bands = [] }) {
   const pen = surface(canvas, width, height);
   const [left, right, top, bottom] = [44, 8, 8, 34];
   const count = lines[0].values.length;
-  const x = (i) => left + (width - left - right) * (count > 1 ? i / (count - 1) : 0.5);
+  const x = (i) => left + (width - left - right) * (at ? at[i] : count > 1 ? i / (count - 1) : 0.5);
   const y = (value) => top + (height - top - bottom) * (1 - (value - low) / (high - low));
   pen.font = `12px ${FONT}`;
   pen.lineWidth = 1;
@@ -107,6 +109,15 @@ export function paintLines(canvas, lines, { width, height, low = 0, high = 1, na
     const name = fitted(pen, names ? String(names[i]) : String(i), 60);
     pen.fillText(name, Math.min(x(i), width - pen.measureText(name).width / 2), height - bottom + 18);
   });
+  pen.globalAlpha = 0.16;
+  for (const { low: under, high: over, colour: ink } of bands) {
+    pen.fillStyle = ink;
+    pen.beginPath();
+    over.forEach((value, i) => pen.lineTo(x(i), y(value)));
+    [...under.entries()].reverse().forEach(([i, value]) => pen.lineTo(x(i), y(value)));
+    pen.fill();
+  }
+  pen.globalAlpha = 1;
   for (const { values, colour: ink, strong, dashed } of [...lines].sort((a, b) => !!a.strong - !!b.strong)) {
     pen.strokeStyle = ink;
     pen.lineWidth = strong ? 3 : 1.5;
