@@ -30,9 +30,26 @@ export function vectorStrip(values, limit) {
   return canvas;
 }
 
+const DARK_ENDS = [[63, 138, 205], [214, 84, 66]]; // −limit and limit where the ground is dark
+const signedTables = new Map();
+
+/** The 256 signed colours of the current theme: on a dark ground nothing is the ground, not white. */
+function signedTable() {
+  const ground = colour("--panel");
+  if (!signedTables.has(ground)) {
+    const base = [1, 3, 5].map((at) => parseInt(ground.slice(at, at + 2), 16));
+    const isLight = base.reduce((sum, part) => sum + part) > 384;
+    signedTables.set(ground, isLight ? SIGNED : SIGNED.map((_, i) => {
+      const share = Math.min(1, Math.abs(i - 128) / 127);
+      return base.map((part, c) => Math.round(part + share * (DARK_ENDS[i < 128 ? 0 : 1][c] - part)));
+    }));
+  }
+  return signedTables.get(ground);
+}
+
 /** The CSS colour of a value on the signed scale. */
 export function signedColour(value, limit) {
-  const [r, g, b] = SIGNED[Math.max(0, Math.min(255, Math.round(128 + 127 * value / limit)))];
+  const [r, g, b] = signedTable()[Math.max(0, Math.min(255, Math.round(128 + 127 * value / limit)))];
   return `rgb(${r} ${g} ${b})`;
 }
 
@@ -42,7 +59,8 @@ export function paintSigned(canvas, { rows, columns, bytes }, width, height) {
   small.width = columns;
   small.height = rows;
   const image = new ImageData(columns, rows);
-  bytes.forEach((byte, i) => image.data.set([...SIGNED[byte], 255], 4 * i));
+  const table = signedTable();
+  bytes.forEach((byte, i) => image.data.set([...table[byte], 255], 4 * i));
   small.getContext("2d").putImageData(image, 0, 0);
   const pen = surface(canvas, width, height);
   pen.imageSmoothingEnabled = false;
