@@ -4,6 +4,7 @@ from bert.studies import (
     ablation,
     compare,
     forward,
+    head_kinds,
     hidden,
     layer,
     lens,
@@ -24,6 +25,6 @@ GROUPS: dict[str, tuple[Study, ...]] = {
     "answer": (lens.STUDY, trial.STUDY, ablation.STUDY),
     "compare": (compare.STUDY, word_order.STUDY),
     "training": (stages.STUDY, masked_word.STUDY, next_sentence.STUDY, teach.STUDY),
-    "model": (probes.STUDY, report.STUDY),
+    "model": (head_kinds.STUDY, probes.STUDY, report.STUDY),
 }
 STUDIES: dict[str, Study] = {study.name: study for group in GROUPS.values() for study in group}

@@ -31,12 +31,12 @@ MEASURES = ("comprehensiveness", "sufficiency", "deletion", "insertion")
 
 
 class TrialOptions(StudyOptions):
-    local: ClassVar = ("method", "scale")
+    local: ClassVar = ("method", "curve")
     unlisted: ClassVar = ("part",)
     target: str = ""     # key of a class; otherwise the answer
     against: str = ""    # key of another class: why this one rather than that one
     method: str = ""     # whose curves stand out; otherwise the best one's
-    scale: Literal["probability", "margin"] = "probability"
+    curve: Literal["probability", "margin"] = "probability"
     part: Literal["first", "all"] = "first"  # the cheap methods, or all of them and chance
 
 
@@ -77,7 +77,7 @@ class TrialData(TypedDict):
     chance: ChanceData | None
     verdict: Verdict | None
     method: str
-    scale: str
+    curve: str
 
 
 Judged = tuple[np.ndarray, Trial]
@@ -124,7 +124,7 @@ def run(context: StudyContext, text: str, options: TrialOptions) -> TrialData:
         "chance": described(chance) if chance else None,
         "verdict": verdict({name: trial for name, (_, trial) in found.items()}, chance, len(words))
         if chance else None,
-        "method": options.method if options.method in NAMES else "", "scale": options.scale,
+        "method": options.method if options.method in NAMES else "", "curve": options.curve,
     }
 
 
@@ -234,7 +234,7 @@ def _place_strips(figure: "Figure", data: TrialData, language: Language) -> None
 
 def _place_curves(figure: "Figure", data: TrialData, language: Language) -> None:
     axes = figure.add_axes((0.07, 0.08, 0.4, 0.39))
-    suffix = "_margin" if data["scale"] == "margin" else ""
+    suffix = "_margin" if data["curve"] == "margin" else ""
     factor = 1 if suffix else 100
     shares = 100 * np.array(data["shares"])
     strong = data["method"] or (data["verdict"] or {"best": ""})["best"]
@@ -250,7 +250,7 @@ def _place_curves(figure: "Figure", data: TrialData, language: Language) -> None
                       alpha=1.0 if is_strong else 0.75, zorder=3 if is_strong else 2)
         axes.plot([], [], style, color="#444444", label=say(language, f"trial_{name}"))
     axes.set(xlim=(0, 100), xlabel=say(language, "trial_across"),
-             ylabel=say(language, f"trial_{data['scale']}"))
+             ylabel=say(language, f"trial_{data['curve']}"))
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, fontsize=8, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncol=2)
 

@@ -68,11 +68,11 @@ def test_a_class_and_a_contrast_can_be_chosen_and_rubbish_becomes_the_answer(con
     usual = trial(context)
     assert usual["classes"][usual["target"]]["key"] == classifier(TEXT).label
     for rubbish in ({"target": "boredom", "against": 3}, {"target": None, "method": "magic"},
-                    {"scale": "inches"}, {"against": classifier(TEXT).label}):
+                    {"curve": "inches"}, {"against": classifier(TEXT).label}):
         assert trial(context, **rubbish) == usual
-    chosen = trial(context, target="joy", against="sadness", method="rollout", scale="margin")
+    chosen = trial(context, target="joy", against="sadness", method="rollout", curve="margin")
     assert (chosen["target"], chosen["against"]) == (5, 7)
-    assert (chosen["method"], chosen["scale"]) == ("rollout", "margin")
+    assert (chosen["method"], chosen["curve"]) == ("rollout", "margin")
     scores = METHODS["occlusion_mask"].scores(classifier, TEXT, Target(5, 7))
     assert chosen["methods"][NAMES.index("occlusion_mask")]["scores"] == pytest.approx(
         scores, abs=1e-5)
@@ -124,7 +124,7 @@ def test_without_a_classifier_there_is_a_sentence(pretrained_folder):
         trial(StudyContext(EmotionClassifier.load(pretrained_folder)))
 
 
-@pytest.mark.parametrize("options", [{}, {"part": "first"}, {"against": "joy", "scale": "margin"}])
+@pytest.mark.parametrize("options", [{}, {"part": "first"}, {"against": "joy", "curve": "margin"}])
 def test_the_trial_can_be_taken_away(context, options):
     data = trial(context, KOREAN, **options)
     assert_drawn(STUDY, data)
@@ -160,7 +160,7 @@ def test_the_page_shows_the_figures_of_python_and_all_methods_in_the_end(visit, 
         expect(place.locator('button[data-method="rollout"]')).to_have_attribute(
             "aria-pressed", "true")
         place.get_by_role("button", name=say("en", "trial_margin")).click()
-        assert "method=rollout" in page.url and "scale=margin" in page.url and asked == []
+        assert "method=rollout" in page.url and "curve=margin" in page.url and asked == []
         page.get_by_label(say("en", "trial_against"), exact=True).select_option("joy")
         other = trial(context, against="joy")["methods"][0]["measures"]["deletion"]
         expect(place.locator('[data-row="attention"] [data-measure="deletion"]')).to_have_text(

@@ -6,6 +6,7 @@ import { className, percent, say } from "../boot.js";
 import { fill, make, surface } from "../dom.js";
 import { cssColour } from "../paint.js";
 import { pairedBars, signedColour } from "../shared/charts.js";
+import { stepThrough } from "../shared/head_grid.js";
 
 const LABEL = 34;                // pixels beside the grid for the numbers of the layers
 const SMALLEST = 24, LARGEST = 30;
@@ -36,7 +37,7 @@ export function build(place, choose) {
     make("div", { class: "map" }, make("div", { class: "scroll" }, grid), ramp, ends, scale,
       make("div", { class: "all" }, allOn, allOff)),
     make("div", { class: "beside" }, answers, gradient.element)), rankedTitle, ranked);
-  grid.addEventListener("keydown", step);
+  grid.addEventListener("keydown", (event) => stepThrough(event, cells));
 
   function headsOf(layer) {
     return range(shape[1]).map((head) => `${layer}.${head + 1}`);
@@ -74,19 +75,6 @@ export function build(place, choose) {
     cells[0][1].tabIndex = 0;
     fill(grid, make("span", { class: "corner" }),
       ...range(heads).map((i) => make("span", { "aria-hidden": "true" }, String(i + 1))), ...cells.flat());
-  }
-
-  /** Arrow keys move through the grid: one stop for the tab key, not one for each head. */
-  function step(event) {
-    const [down, right] = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1],
-      ArrowRight: [0, 1] }[event.key] ?? [0, 0];
-    const row = cells.findIndex((line) => line.includes(document.activeElement));
-    const next = cells[row + down]?.[cells[row]?.indexOf(document.activeElement) + right];
-    if (!(down || right) || !next) return;
-    event.preventDefault();
-    document.activeElement.tabIndex = -1;
-    next.tabIndex = 0;
-    next.focus();
   }
 
   function drawPressed() {

@@ -134,8 +134,8 @@ class Curves {
     this.canvas = make("canvas", { role: "img" });
     this.across = make("p", { class: "aside across" });
     this.kinds = make("p", { class: "aside kinds" });
-    this.scales = ["probability", "margin"].map((scale) => make("button", { type: "button",
-      "data-scale": scale, onclick: () => choose({ scale: scale === "margin" ? scale : null }) }));
+    this.scales = ["probability", "margin"].map((curve) => make("button", { type: "button",
+      "data-curve": curve, onclick: () => choose({ curve: curve === "margin" ? curve : null }) }));
     this.scale = make("div", { class: "switch", role: "group" }, ...this.scales);
     this.element = make("section", {}, make("div", { class: "over" }, this.title, this.scale),
       this.kinds, this.canvas, this.across);
@@ -143,7 +143,7 @@ class Curves {
 
   draw(data, chosen, width) {
     const { methods, chance, shares } = data;
-    const isMargin = state.options.scale === "margin";
+    const isMargin = state.options.curve === "margin";
     const suffix = isMargin ? "_margin" : "";
     const lines = ["deletion", "insertion"].flatMap((curve) => methods.map((method) => ({
       colour: method.colour, values: method.curves[curve + suffix], dashed: curve === "insertion",
@@ -163,7 +163,7 @@ class Curves {
       chance && kind("line band", say("trial_band", { n: chance.rankings })));
     this.scale.setAttribute("aria-label", say("trial_scale"));
     this.scales.forEach((button, i) => {
-      button.textContent = say(`trial_${button.dataset.scale}`);
+      button.textContent = say(`trial_${button.dataset.curve}`);
       button.setAttribute("aria-pressed", String(isMargin === (i === 1)));
     });
     this.canvas.setAttribute("aria-label", `${say("trial_curves")}. ${verdictText(data)}`);
