@@ -125,7 +125,7 @@ def draw(data: AblationData, language: Language) -> "Figure":
     name = data["classes"][data["best"]][language]
     maps = (((0.06, 0.3, 0.4, 0.54), effects, signed_map(), -limit, limit,
              say(language, "ablation_scale", name=name)),
-            ((0.56, 0.56, 0.2, 0.28), np.array(data["importance"]), COLOUR_MAP, 0.0,
+            ((0.6, 0.57, 0.22, 0.27), np.array(data["importance"]), COLOUR_MAP, 0.0,
              float(np.max(data["importance"])) or 1.0, say(language, "ablation_importance")))
     for place, values, colours, low, high, title in maps:
         axes = figure.add_axes(place)
@@ -145,10 +145,10 @@ def draw(data: AblationData, language: Language) -> "Figure":
     place_paired_bars(figure, (0.6, 0.08, 0.34, 0.3), data["classes"], {
         say(language, "ablation_before"): data["before"],
         say(language, "ablation_after"): data["after"]}, language)
-    figure.text(0.79, 0.82, say(language, "ablation_ranked"), fontsize=9, color=MUTED)
+    figure.text(0.06, 0.1, say(language, "ablation_ranked"), fontsize=9, color=MUTED)
     for place, (layer, head) in enumerate(data["ranked"]):
         named = say(language, "ablation_chip", layer=layer, head=head)
-        figure.text(0.79, 0.78 - 0.036 * place,
+        figure.text(0.06 + 0.16 * (place % 3), 0.065 - 0.035 * (place // 3),
                     f"{named}   {effects[layer - 1, head - 1]:+.2f}", fontsize=9, color=INK)
     figure.suptitle(say(language, "study_ablation"))
     figure.text(0.5, 0.915, drawable(finding(data, language), 130), ha="center", fontsize=9.5,

@@ -101,8 +101,8 @@ class PatchingMap(TypedDict):
     against: int | None           # … rather than A's
     margins: tuple[float, float]  # of A and B
     shares: Numbers               # (3, L, P) by kind, layer and place
-    carriers: list[tuple[int, int]]  # layer and place, from 0, that the residual stream has most
-    #                                  of it at: in any layer, and in the last one
+    carriers: list[tuple[int, int]]  # layer and place, from 0, where the residual stream has most
+    #                                  of it: on the way, at another place, and in the last layer
 
 
 class CompareData(TypedDict):
@@ -177,12 +177,14 @@ def patching_map(context: StudyContext, texts: tuple[str, str]) -> PatchingMap:
     except UserError:
         return {**empty, "problem": "same"}
     stream = found.shares[KINDS.index("residual")]                                   # (L, P)
-    layer, place = divmod(int(stream.argmax()), stream.shape[1])
+    end = int(stream[-1].argmax())
+    early = np.where(np.arange(stream.shape[1]) == end, -np.inf, stream)
+    layer, place = divmod(int(early.argmax()), stream.shape[1])
     return {**empty, "target": found.target.index, "against": found.target.against,
             "places": [{"receiver": place.receiver_name, "donor": place.donor_name}
                        for place in found.places],
             "margins": (found.receiver_margin, found.donor_margin), "shares": found.shares,
-            "carriers": [(layer, place), (len(stream) - 1, int(stream[-1].argmax()))]}
+            "carriers": [(layer, place), (len(stream) - 1, end)]}
 
 
 @lru_cache(maxsize=KEPT_PATCHINGS)
@@ -337,7 +339,7 @@ def carried(data: PatchingMap, language: Language) -> str:
     """Where the difference is, in a sentence."""
     (layer, place), (last, other) = data["carriers"]
     shares = data["shares"][KINDS.index("residual")]
-    return say(language, "compare_patch_found", layer=layer + 1, last=last + 1,
+    return say(language, "compare_patch_found", layer=layer + 1,
                place=place_name(data["places"][place]), other=place_name(data["places"][other]),
                share=f"{100 * shares[layer][place]:.0f} %",
                other_share=f"{100 * shares[last][other]:.0f} %")

@@ -151,7 +151,7 @@ def column_name(data: HeadKindsData, name: str, language: Language) -> str:
     if name == HERE:
         return say(language, "head_kinds_here")
     return say(language, "head_kinds_general", texts=f"{data['texts'][name]:,}",
-               language=say(language, f"head_kinds_{name}"))
+               name=say(language, f"head_kinds_{name}"))
 
 
 STUDY = Study("head_kinds", HeadKindsOptions, run, draw, table)

@@ -55,7 +55,7 @@ export class PatchMaps {
       make("p", { class: "aside" }, say("compare_patch_margins", { question, a, b })));
     const [[layer, at], [last, end]] = carriers;
     this.finding.textContent = say("compare_patch_found", { layer: layer + 1, place: names[at],
-      share: percent(shares[0][layer][at], 0), last: last + 1, other: names[end],
+      share: percent(shares[0][layer][at], 0), other: names[end],
       other_share: percent(shares[0][last][end], 0) });
     fill(this.maps, ...KINDS.map((name, i) => map(say(`compare_patch_${name}`), names, shares[i], limit)));
   }

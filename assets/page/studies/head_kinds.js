@@ -143,7 +143,7 @@ function factsTable({ layer, head, patterns, kinds, shares, figures, texts }, la
     say(`head_kinds_${name}`)), ...values.map((value) => make("td", {}, value)));
   const heading = make("tr", {}, make("th", { scope: "col" }, say("head_kinds_what")), ...columns.map((name) => make(
     "th", { scope: "col" }, name === HERE ? say("head_kinds_here") : say("head_kinds_general",
-      { language: say(`head_kinds_${name}`), texts: texts[name].toLocaleString() }))));
+      { name: say(`head_kinds_${name}`), texts: texts[name].toLocaleString() }))));
   return make("table", {}, make("thead", {}, heading), make("tbody", {},
     row("kind", columns.map((name) => say(`head_kinds_${of(kinds[name])}`))),
     ...patterns.map((pattern, i) => row(pattern, columns.map((name) => {
