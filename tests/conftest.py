@@ -4,6 +4,7 @@ The model knows these lines by heart and nothing else; it exists to be loaded, c
 """
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -20,6 +21,8 @@ from bert.checkpoint import save_checkpoint, untrained
 from bert.classifier import EmotionClassifier, Prediction
 from bert.config import BertConfig
 from bert.emotions import KEYS
+from bert.explain.heads import describe_heads, write_heads
+from bert.explain.tuned_lens import fit
 from bert.model import BertForPreTraining, BertForSequenceClassification
 from bert.studies.base import StudyContext
 from bert.tokenizer import Encoding, WordPieceTokenizer
@@ -144,6 +147,19 @@ def context(classifier: EmotionClassifier) -> StudyContext:
 def served_context(classifier: EmotionClassifier, pretrained_folder: Path) -> StudyContext:
     """The stages as the served page has them."""
     return StudyContext(classifier)
+
+
+@pytest.fixture
+def surveyed_folder(emotion_folder: Path, tmp_path: Path) -> Path:
+    """A copy of the tiny checkpoint with heads.json and a tuned lens."""
+    folder = tmp_path / "emotion"
+    shutil.copytree(emotion_folder, folder)
+    copy = EmotionClassifier.load(folder)
+    write_heads(folder, describe_heads(copy, {
+        language: [group[place] for group in LINES.values()]
+        for place, language in enumerate(("ko", "en"))}))
+    fit(copy, [text for group in LINES.values() for text in group])[0].save(folder)
+    return folder
 
 
 @pytest.fixture(scope="session")
