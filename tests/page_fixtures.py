@@ -4,18 +4,25 @@ import os
 import re
 import subprocess
 import sys
+import urllib.parse
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
 from bert.commands.browser import browser
+from bert.drawing.texts import texts
 
 ROOT = Path(__file__).parent.parent
 WAIT = 60_000  # milliseconds: a limit for a hang, never reached otherwise
 expect.set_options(timeout=WAIT)
+ANSWERED = ".feelings :is(.bar.best, .none)"
+COLOURED = ".strip .token:is(.for, .against)"
+# What an address says that leaves nothing to the page that was open before.
+PLAIN = {"text": texts()["en"]["example_texts"][0], "tab": "attention", "view": "heatmap",
+         "lang": "en"}
 
 
 class Server:
@@ -67,46 +74,101 @@ def running_browser():
 
 
 def new_context(browser, **settings):
-    """A visitor with a browser of their own."""
+    """A visitor with a browser of their own, who knows that there is a tour."""
     context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, "locale": "en-GB",
                                      **settings})
     context.set_default_timeout(WAIT)
+    context.add_init_script("localStorage.setItem('microscope-tour', 'seen')")
     return context
 
 
+def new_page(context) -> Page:
+    """A page that remembers what it had to complain about."""
+    page = context.new_page()
+    page.complaints = []
+    page.on("pageerror", lambda error: page.complaints.append(str(error)))
+    page.on("console", lambda message: page.complaints.append(message.text)
+            if message.type == "error" else None)
+    return page
+
+
+def wait_until_answered(page: Page) -> None:
+    """The text of the address is read: bars, the reply of the chat, coloured words."""
+    page.wait_for_selector(ANSWERED)
+    page.wait_for_selector("#chat .bot-row")
+    if page.locator(".feelings .none").count() == 0:
+        page.wait_for_selector(COLOURED, state="attached")
+
+
+class UsualPage:
+    """One page that most tests share: opening another takes longer than all that they do with it.
+    It is cleared, and the address of the next test is put in its bar; a test that fails closes it.
+    """
+
+    def __init__(self, browser, address: str) -> None:
+        self.context, self.address = new_context(browser), address
+        self.page: Page | None = None
+
+    def goto(self, query: str) -> Page:
+        asked = {**PLAIN, **dict(urllib.parse.parse_qsl(query, keep_blank_values=True))}
+        fragment = urllib.parse.urlencode(asked)
+        if self.page is None:
+            self.page = new_page(self.context)
+            self.page.goto(f"{self.address}#{fragment}")
+        else:
+            self.page.mouse.move(0, 0)
+            if self.page.locator("#chat .user-row").count():
+                self.page.locator("#chat").get_by_label("Clear").click()
+            expect(self.page.locator("div.bar")).to_have_count(10)
+            self.page.evaluate("fragment => { location.hash = fragment; }", fragment)
+        wait_until_answered(self.page)
+        return self.page
+
+    @contextmanager
+    def visit(self, query: str) -> Iterator[Page]:
+        try:
+            page = self.goto(query)
+            yield page
+            assert page.complaints == []
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        if self.page is not None:
+            self.page.close()
+            self.page = None
+
+
 @pytest.fixture(scope="session")
-def usual_context(browser):
-    """One visitor who comes again and again: what the browser has cached loads faster."""
-    context = new_context(browser)
-    yield context
-    context.close()
+def usual_page(browser, server) -> Iterator[UsualPage]:
+    usual = UsualPage(browser, server.address)
+    yield usual
+    usual.context.close()
 
 
 @contextmanager
-def opened(context, address: str) -> Iterator:
+def opened(context, address: str) -> Iterator[Page]:
     """A page in a visitor's browser; at the end it must have had nothing to complain about."""
-    page = context.new_page()
-    complaints: list[str] = []
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("console", lambda message: complaints.append(message.text)
-            if message.type == "error" else None)
-    page.complaints = complaints
+    page = new_page(context)
     page.goto(address)
-    page.wait_for_selector(".message.current .answer:not(.waiting)")
+    wait_until_answered(page)
     yield page
     page.close()
-    assert complaints == []
+    assert page.complaints == []
 
 
 @pytest.fixture
-def visit(browser, server, usual_context) -> Iterator[Callable]:
-    """Open the page: `with visit("layer=1") as page`; settings make a new visitor."""
+def visit(browser, server, usual_page) -> Iterator[Callable]:
+    """Open the page: `with visit("layer=1") as page`. Another server or settings of the browser
+    make a new visitor; `fresh` opens a new page, which finds the address as it is given."""
     others = []
 
-    def visit(query: str = "", at: Server = server, **settings):
-        if settings:
-            others.append(new_context(browser, **settings))
-        return opened(others[-1] if settings else usual_context, f"{at.address}?{query}")
+    def visit(query: str = "", at: Server = server, fresh: bool = False, **settings):
+        if not (fresh or settings or at is not server):
+            return usual_page.visit(query)
+        others.append(new_context(browser, **settings))
+        return opened(others[-1], f"{at.address}{'' if query.startswith('?') else '#'}{query}")
 
     yield visit
     for context in others:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bert.arguments import Parser, described_call
+from bert.arguments import Parser, described_call, positive
 from bert.emotions import NONE
 from bert.errors import UserError
 from bert.training.examples import (
@@ -80,7 +80,7 @@ def build_parser() -> Parser:
     parser.add_argument("--contrast", type=Path, metavar="FILE",
                         help="the contrast set, to score the models on as well")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--max-steps", type=int, help="dry run: only 200 × N lines")
+    parser.add_argument("--max-steps", type=positive, help="dry run: only 200 × N lines")
     parser.add_argument("--checkpoint", type=Path,
                         help="put the figures into this checkpoint's metrics.json, beside its own")
     return parser

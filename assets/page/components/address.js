@@ -5,24 +5,26 @@
 // Its value is what Python is told, the visit {texts, current, lang}, or where Python leads the
 // visitor, {go: {tab, layer, …}}.
 
-import { LANGUAGES, say, speak } from "../shared/boot.js";
+import { LANGUAGES, TOUR, say, speak } from "../shared/boot.js";
 import { currentAnswer, listen, state, update } from "../shared/store.js";
 import { ATTENTION_VIEWS, STUDIES, groupOf, isView, open } from "../shared/studies.js";
+import { explain } from "./strip.js";
 
 const LONGEST = 6000;  // characters of an address that every server and chat program takes
 const MEMORY = "microscope-texts";
 const PREFERENCES = ["microscope-language", "microscope-theme"];
 const KEPT_TEXTS = 12; // of the conversation, through a reload
 const DRAWN_FROM = ["view", "options", "layer", "head", "words", "hideSpecial", "fade", "stretch",
-  "moved", "current", "language", "attribution"];
+  "moved", "current", "language", "attribution", "answer", "tour"];
 
 // ------------------------------------------------------------------------------ the fragment
 
 /** What an address asks for; what is impossible is left out. */
 export function readAddress(location = window.location) {
   const given = new URLSearchParams(location.hash.length > 1 ? location.hash.slice(1) : location.search);
-  const asked = { options: {}, text: given.get("text"), explain: given.get("class"),
-    tour: given.get("tour") };
+  const asked = { options: {}, text: given.get("text"), key: given.get("class"),
+    tour: Number(given.get("tour")) };
+  if (!TOUR[asked.tour - 1]) asked.tour = null;
   if (LANGUAGES.includes(given.get("lang"))) asked.language = given.get("lang");
   const tab = given.get("tab") ?? given.get("view");
   const view = tab === "attention" ? given.get("view") : tab;
@@ -65,6 +67,7 @@ export function viewAddress() {
   if (!state.stretch) kept.set("scale", "one");
   if (state.moved) kept.set("weights", "value");
   if (state.attribution?.isAsked) kept.set("class", state.attribution.key);
+  if (state.tour) kept.set("tour", state.tour);
   kept.set("lang", state.language);
   const address = new URL(window.location.href);
   address.search = "";
@@ -79,8 +82,9 @@ export function viewAddress() {
 // ------------------------------------------------------------------------------ the component
 
 export function mount(element, { props, watch, trigger }) {
-  let isApplying = false; // while an address is being put in place none is written
-  let asked = readAddress();
+  let isApplying = true; // while an address is being put in place none is written
+  let pending = null;    // what an address asks for once its text is on show
+  const asked = readAddress();
   const texts = remembered();
 
   const visit = (changes = {}) => JSON.stringify({ texts: state.messages.map(({ text }) => text),
@@ -116,7 +120,8 @@ export function mount(element, { props, watch, trigger }) {
     show: (id) => ask("show", { current: id }),
   };
   function navigate({ tab, ...options }) {
-    open(tab === "attention" ? "heatmap" : tab, options);
+    open(tab === "attention" ? ATTENTION_VIEWS[0] : tab, options);
+    if (window.innerWidth < 900) document.querySelector(".right").scrollIntoView(); // below the chat
   }
 
   const lastOf = new Map();
@@ -128,12 +133,24 @@ export function mount(element, { props, watch, trigger }) {
     trigger("go");
   });
 
+  function settle() {
+    isApplying = false;
+    if (!pending) return;
+    const { key, tour } = pending;
+    pending = null;
+    const isClass = currentAnswer()?.model.classes.some((item) => item.key === key);
+    if (isClass && !(state.attribution?.isAsked && state.attribution.key === key)) explain(key);
+    update({ tour });
+  }
+
+  listen(["answer"], settle);
+
   // Another message or view is a step that Back undoes; another layer or option is not.
   let written = "";
   listen(DRAWN_FROM, () => {
-    if (isApplying || !currentAnswer()) return;
-    const step = JSON.stringify([state.view, currentAnswer().text]);
-    const how = written && step !== written ? "pushState" : "replaceState";
+    if (isApplying) return;
+    const step = JSON.stringify([state.view, currentAnswer()?.text]);
+    const how = written && currentAnswer() && step !== written ? "pushState" : "replaceState";
     written = step;
     window.history[how](null, "", viewAddress());
     // Inside huggingface.co the address of the page around us is kept in step.
@@ -143,19 +160,24 @@ export function mount(element, { props, watch, trigger }) {
   });
 
   window.addEventListener("popstate", () => apply(readAddress()));
-  window.addEventListener("hashchange", () => apply(readAddress()));
 
-  function apply(address) {
+  /** Back, Forward, or another address in the bar. */
+  function apply({ text, key, tour, language = state.language, ...others }) {
+    const texts = state.messages.map((message) => message.text);
+    const isShown = !text?.trim() || [currentAnswer()?.text, currentAnswer()?.read].includes(text);
     isApplying = true;
-    const { text, explain, language, tour, ...others } = address;
-    const at = state.messages.findLastIndex((message) => message.text === text);
-    const isOther = text && currentAnswer()?.text !== text && currentAnswer()?.read !== text;
     update({ ...others, layer: others.layer ?? state.layer, head: others.head ?? state.head,
       view: others.view ?? state.view, isChosen: "layer" in others });
-    written = JSON.stringify([state.view, isOther ? text : currentAnswer()?.text]);
-    isApplying = false;
-    if (isOther && at >= 0) ask("show", { current: at });
-    else if (isOther) ask("say", { text });
+    written = JSON.stringify([state.view, isShown ? currentAnswer()?.text : text]);
+    pending = { key, tour };
+    const isOtherLanguage = language !== state.language;
+    if (isOtherLanguage) changeLanguage(language);
+    if (isShown) settle();
+    else if (!texts.includes(text)) texts.push(text);
+    const current = isShown ? state.current : texts.lastIndexOf(text);
+    if (isOtherLanguage) ask("open", { texts, current });
+    else if (!isShown && current < state.messages.length) ask("show", { current });
+    else if (!isShown) ask("say", { text });
   }
 
   // -------------------------------------------------------------------------- language and theme
@@ -178,7 +200,7 @@ export function mount(element, { props, watch, trigger }) {
 
   Object.assign(window.microscope, {
     copyLink,
-    tour: () => window.microscopeTour(),
+    tour: () => update({ tour: 1 }),
     switchLanguage() {
       changeLanguage(LANGUAGES[(LANGUAGES.indexOf(state.language) + 1) % LANGUAGES.length]);
       localStorage.setItem(PREFERENCES[0], state.language);
@@ -200,7 +222,8 @@ export function mount(element, { props, watch, trigger }) {
 
   function start() {
     const browser = LANGUAGES.find((name) => navigator.language?.toLowerCase().startsWith(name));
-    const { text, explain, language, tour, ...others } = asked;
+    const { text, key, tour, language, ...others } = asked;
+    pending = { key, tour };
     update({ ...others, layer: others.layer ?? null, head: others.head ?? "mean",
       isChosen: "layer" in others });
     changeLanguage(language ?? localStorage.getItem(PREFERENCES[0]) ?? browser ?? "en");

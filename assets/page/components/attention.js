@@ -48,6 +48,7 @@ export function mount(element) {
     for (const [name, place] of built) place.hidden = name !== view.name || !answer;
     if (!answer) {
       for (const part of [finding, info, readout]) fill(part);
+      delete frame.dataset.drawn;
       return;
     }
     scale.show(view.draw(answer, room()));

@@ -13,11 +13,9 @@ import { explain } from "./strip.js";
 export function mount(element, { props, watch }) {
   const title = make("h2");
   const hint = make("span", { class: "hint" });
-  const heard = make("p", { class: "unseen", role: "status" });
   const care = make("p", { class: "care", role: "note", hidden: true });
   const list = make("div", { class: "bars", role: "group" });
-  const panel = make("section", { class: "feelings" }, make("header", {}, title, hint), care, list,
-    heard);
+  const panel = make("section", { class: "feelings" }, make("header", {}, title, hint), care, list);
   element.append(panel);
   const summaries = new Map(); // text -> what compare shows of an earlier message
   let rows = [];
@@ -28,7 +26,6 @@ export function mount(element, { props, watch }) {
     const answer = await Answer.from(payload);
     const { matrices, tags, ...summary } = payload;
     summaries.set(answer.text, summary);
-    heard.textContent = payload.heard;
     const isFollowed = state.isChosen && state.layer !== null;
     const wanted = isFollowed ? state : { view: state.view };
     update({ answer, point: null, attribution: null, moved: state.moved && Boolean(answer.movedBytes),
@@ -38,7 +35,7 @@ export function mount(element, { props, watch }) {
   });
 
   function clear() {
-    update({ answer: null, messages: [], current: null, attribution: null, point: null });
+    update({ answer: null, messages: [], current: null, attribution: null, point: null, options: {} });
   }
 
   function build(classes) {

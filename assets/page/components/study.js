@@ -47,6 +47,7 @@ export function mount(element, { name }) {
     if (!answer) {
       problem.hidden = true;
       frame.classList.remove("waiting");
+      delete frame.dataset.drawn;
       return;
     }
     frame.classList.add("waiting");

@@ -11,34 +11,32 @@ const PARTS = { strip: ".strip-frame", bars: ".feelings" }; // what a step speak
 export function mount(element) {
   const box = make("section", { class: "tour", role: "dialog", hidden: true, tabindex: -1 });
   element.append(box);
-  let at = -1; // −1: not on the way
   let marked = null;
 
-  function go(step) {
-    at = step;
+  const at = () => (state.tour ?? 0) - 1; // −1: not on the way
+  const go = (step) => update({ tour: step + 1 });
+  const leave = () => update({ tour: null });
+
+  function show() {
+    draw();
+    mark();
+    if (at() < 0) return;
     localStorage.setItem(OFFERED, "seen");
-    const { tab, options: { tokens, ...options } } = TOUR[at];
+    const { tab, options: { tokens, ...options } } = TOUR[at()];
     if (tokens) update({ words: tokens === "words" });
     const [layer, head] = currentAnswer()?.matters ?? [];
     const isOneHead = STUDIES[tab]?.uses.includes("head");
     open(tab === "attention" ? ATTENTION_VIEWS[0] : tab, isOneHead ? { layer, head, ...options } : options);
-    draw();
     mark();
     box.focus();
-  }
-
-  function leave() {
-    at = -1;
-    box.hidden = true;
-    mark();
   }
 
   /** Show where the step is; a view that is still being opened is found a moment later. */
   function mark(tries = 20) {
     marked?.classList.remove("tour-target");
     marked = null;
-    if (at < 0) return;
-    const { tab, part } = TOUR[at];
+    if (at() < 0) return;
+    const { tab, part } = TOUR[at()];
     const found = document.querySelector(PARTS[part] ?? `[data-study="${tab}"]`);
     if (!found || !found.offsetParent) {
       if (tries) setTimeout(() => mark(tries - 1), 100);
@@ -55,41 +53,42 @@ export function mount(element) {
   }
 
   function draw() {
-    box.hidden = at < 0;
+    const step = at();
+    box.hidden = step < 0;
     if (box.hidden) return;
-    const isLast = at === TOUR.length - 1;
-    box.setAttribute("aria-label", say(`tour_${at + 1}_title`));
-    box.dataset.step = at + 1;
-    fill(box, make("small", {}, say("tour_step", { n: at + 1, all: TOUR.length })),
-      make("h2", {}, say(`tour_${at + 1}_title`)), make("p", {}, say(`tour_${at + 1}_text`)),
+    const isLast = step === TOUR.length - 1;
+    box.setAttribute("aria-label", say(`tour_${step + 1}_title`));
+    box.dataset.step = step + 1;
+    fill(box, make("small", {}, say("tour_step", { n: step + 1, all: TOUR.length })),
+      make("h2", {}, say(`tour_${step + 1}_title`)), make("p", {}, say(`tour_${step + 1}_text`)),
       make("div", { class: "row" }, button(say(isLast ? "tour_done" : "tour_leave"), leave, "leave"),
-        at ? button(say("tour_back"), () => go(at - 1), "back") : null,
-        isLast ? null : button(say("tour_next"), () => go(at + 1), "next")));
+        step ? button(say("tour_back"), () => go(step - 1), "back") : null,
+        isLast ? null : button(say("tour_next"), () => go(step + 1), "next")));
   }
 
   function offer() {
     box.hidden = false;
+    box.setAttribute("aria-label", say("tour_name"));
     fill(box, make("p", {}, say("tour_offer", { all: TOUR.length })), make("div", { class: "row" },
       button(say("tour_decline"), () => {
         localStorage.setItem(OFFERED, "seen");
-        leave();
+        box.hidden = true;
       }, "leave"), button(say("tour_name"), () => go(0), "next")));
   }
 
   document.addEventListener("keydown", (event) => {
-    if (at < 0) return;
+    if (at() < 0) return;
     if (event.key === "Escape") leave();
     if (!box.contains(document.activeElement)) return; // arrows belong to whatever has the focus
-    if (event.key === "ArrowRight" && at < TOUR.length - 1) go(at + 1);
-    if (event.key === "ArrowLeft" && at > 0) go(at - 1);
+    if (event.key === "ArrowRight" && at() < TOUR.length - 1) go(at() + 1);
+    if (event.key === "ArrowLeft" && at() > 0) go(at() - 1);
   });
-  window.microscopeTour = () => go(0);
-  listen(["language"], () => (at < 0 ? null : draw()));
-  let isOffered = Boolean(localStorage.getItem(OFFERED));
+  listen(["tour"], show);
+  listen(["language"], () => (at() < 0 ? null : draw()));
+  // Offered once, after a first text of one's own.
   listen(["answer"], () => {
-    if (isOffered || !state.answer) return;
-    isOffered = true;
-    if (at < 0 && state.messages.length > 1) offer(); // after a first text of one's own
-    else isOffered = false;
+    const isOwn = state.answer && state.messages.length > 1;
+    if (isOwn && at() < 0 && !localStorage.getItem(OFFERED)) offer();
   });
+  if (state.tour) show();
 }

@@ -17,6 +17,7 @@ export const state = {
   point: null,        // {row, column} among the shown tokens; column null: one token
   options: {},        // what is chosen in the studies: strings, by the name of their parameter
   attribution: null,  // {key, status, values, total, gained, error}
+  tour: null,         // the step of the tour, from 1
   theme: "",          // changes when light and dark change places
 };
 
