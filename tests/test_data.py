@@ -1,10 +1,8 @@
 """What must hold for the lines in assets/data; a failure names the lines to mend."""
 
-import math
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +12,6 @@ from bert.emotions import KEYS, NONE
 from bert.training.corpus import text_mark
 from bert.training.examples import (
     LabelledLine,
-    read_cloze,
     read_contrast,
     read_labelled,
     read_mixed,
@@ -56,17 +53,6 @@ def test_every_line_is_clean_text_of_a_known_kind(lines):
         assert line.language != "xx" or line.label == NONE, line
         assert line.text == unicodedata.normalize("NFC", line.text).strip(), line
         assert line.label == NONE or 1 <= len(line.text.split()) <= 60, line
-
-
-def test_the_other_files_hold_clean_text_as_well():
-    mixed, cloze = read_mixed(DATA / "mixed.tsv"), read_cloze(DATA / "cloze.tsv")
-    contrast = [line for split in ("dev", "test")
-                for line in read_contrast(DATA / "contrast.tsv", split)]
-    for line in (*mixed, *contrast, *cloze):
-        assert line.language in ("ko", "en"), line
-        assert line.text == unicodedata.normalize("NFC", line.text).strip() != "", line
-    assert all(line.text.count("[MASK]") == 1 and line.answer.strip() for line in cloze)
-    assert Counter(line.language for line in cloze) == {"ko": 50, "en": 50}
 
 
 def test_there_are_enough_lines_and_the_classes_are_balanced(lines, splits):
@@ -118,32 +104,23 @@ def test_no_opening_is_shared_by_more_than_three_lines_of_a_class(lines):
     assert [opening for opening, count in openings.items() if count > 3] == []
 
 
-def close_pairs(texts: list[str]) -> Iterator[tuple[int, int]]:
-    """Texts of which more than 0.6 of all grams are in both. Such two share four of the rarest 0.4
-    and four of their grams, so no others are looked at (prefix filtering, Xiao et al. 2008)."""
-    all_grams = [grams(text) for text in texts]
-    counts = Counter(gram for here in all_grams for gram in here)
-    rank = {gram: place for place, gram in enumerate(sorted(counts, key=counts.__getitem__))}
-    rows = [sorted(rank[gram] for gram in here) for here in all_grams]
-    holders: dict[int, list[int]] = defaultdict(list)
-    for i, row in enumerate(rows):
-        rarest = row[:len(row) - math.ceil(0.6 * len(row)) + 4]
-        hits = Counter(j for gram in rarest for j in holders.get(gram, ()))
-        for j, count in hits.items():
-            if count >= 4 and len({*row} & {*rows[j]}) > 0.6 * len({*row, *rows[j]}):
-                yield j, i
-        for gram in rarest:
-            holders[gram].append(i)
-
-
 def test_no_line_repeats_another(splits):
     """Character 5-grams; only the two lines of a minimal pair may be alike."""
     rows = [(split, line) for split in SPLITS for line in splits[split]
             if len(line.text) >= SHORT]
-    repeats = [(rows[j][1].text, rows[i][1].text)
-               for j, i in close_pairs([line.text for _, line in rows])
-               if not rows[i][1].pair or (rows[i][0], rows[i][1].pair) != (
-                   rows[j][0], rows[j][1].pair)]
+    all_grams = [grams(line.text) for _, line in rows]
+    holders: dict[str, list[int]] = defaultdict(list)
+    repeats = []
+    for i, here in enumerate(all_grams):
+        shared = Counter(j for gram in here if len(holders[gram]) < 40 for j in holders[gram])
+        for j, count in shared.items():
+            same_pair = rows[i][1].pair and (rows[i][0], rows[i][1].pair) == (
+                rows[j][0], rows[j][1].pair)
+            is_close = count > 0.6 * len(here) and count / len(here | all_grams[j]) > 0.6
+            if is_close and not same_pair:
+                repeats.append((rows[j][1].text, rows[i][1].text))
+        for gram in here:
+            holders[gram].append(i)
     assert repeats == []
 
 
@@ -205,9 +182,18 @@ def test_nothing_that_trains_is_close_to_a_line_of_the_contrast_set(splits):
     trained += [line.text for line in read_mixed(DATA / "mixed.tsv")]
     measured = [line.text for split in ("dev", "test")
                 for line in read_contrast(DATA / "contrast.tsv", split) if len(line.text) >= SHORT]
-    texts = measured + trained
-    assert [(texts[j], texts[i]) for j, i in close_pairs(texts)
-            if j < len(measured) <= i] == []
+    holders: dict[str, list[int]] = defaultdict(list)
+    all_grams = [grams(text) for text in measured]
+    for number, here in enumerate(all_grams):
+        for gram in here:
+            holders[gram].append(number)
+    found = []
+    for text in trained:
+        here = grams(text)
+        shared = Counter(number for gram in here for number in holders.get(gram, ()))
+        found += [(text, measured[number]) for number, count in shared.items()
+                  if count > 0.6 * len(here) and count / len(here | all_grams[number]) > 0.6]
+    assert found == []
 
 
 def test_the_contrast_set_has_every_group_in_both_languages_and_splits():
