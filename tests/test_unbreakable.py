@@ -18,6 +18,7 @@ import pytest
 from asking import TEXT, VIEW, ask, is_sentence, play, send
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from page_fixtures import new_context
 
 from bert.page import downloads
 from bert.page.visit import describe
@@ -133,8 +134,8 @@ def test_any_text_can_be_drawn(classifier, pretrained_folder, examples):
 
 @tried(5, 50)
 def test_any_text_can_be_typed_into_the_page(browser, server, classifier, examples):
-    page = browser.new_page(locale="en-GB")
-    page.set_default_timeout(120_000)
+    context = new_context(browser)
+    page = context.new_page()
     page.goto(server.address)
     box = page.locator("#your-text textarea")
 
@@ -156,7 +157,7 @@ def test_any_text_can_be_typed_into_the_page(browser, server, classifier, exampl
         expected = {key: 100 * p for key, p in classifier(said).ranked()}
         assert shown == pytest.approx(expected, abs=0.051)
 
-    page.close()
+    context.close()
 
 
 # ---------------------------------------------------------------------------------- any request

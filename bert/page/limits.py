@@ -79,10 +79,11 @@ class RequestLimits:
     async def take(self, scope: Message, receive: Receive, answer: "OneSentence") -> None:
         """Pass on what is allowed: as it is, or with its body checked and in its turn."""
         route = scope["path"].removeprefix(scope.get("root_path", "")).removeprefix("/")
-        if self.has_mcp and MCP.fullmatch(route):  # has its own form for errors
+        if self.has_mcp and MCP.fullmatch(route):
             body = await whole_body(receive)
             if body is not None:
                 read_body(body)
+                answer.has_begun = True  # MCP has its own form for errors
                 await self.app(scope, first(body, receive), answer.send)
         elif scope["method"] in ("GET", "HEAD") and (
                 READ.fullmatch(route) or (self.reloads and RELOAD.fullmatch(route))):
@@ -129,24 +130,29 @@ class OneSentence:
 
     def __init__(self, send: Send) -> None:
         self.send, self.has_begun = send, False
-        self.status, self.body = 200, bytearray()
+        self.failed: Message | None = None  # how an answer that failed begins; its body waits
+        self.body = b""
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
-            self.status = message["status"]
-            if self.status >= 400:
-                return
             message = {**message, "headers": [*message.get("headers", ()), *HEADERS]}
-        elif self.status >= 400:
+            if message["status"] >= 400:
+                self.failed = message
+                return
+        elif self.failed is not None:
             self.body += message.get("body", b"")
-            if not message.get("more_body"):
-                await self.refuse(self.status, sentence_in(self.status, bytes(self.body)))
-            return
+            if message.get("more_body"):
+                return
+            if not has_sentence(self.body):
+                await self.refuse(self.failed["status"], meaning(self.failed["status"]))
+                return
+            await self.send(self.failed)
+            message = {"type": "http.response.body", "body": self.body}
         self.has_begun = True
         await self.send(message)
 
     async def refuse(self, status: int, sentence: str) -> None:
-        body = json.dumps({"error": sentence}, ensure_ascii=False).encode()
+        body = json.dumps({"error": sentence}).encode()
         self.has_begun = True
         await self.send({"type": "http.response.start", "status": status, "headers": [
             (b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()),
@@ -154,14 +160,16 @@ class OneSentence:
         await self.send({"type": "http.response.body", "body": body})
 
 
-def sentence_in(status: int, body: bytes) -> str:
-    """What a failed answer says, or what its status means."""
+def has_sentence(body: bytes) -> bool:
+    """Whether a failed answer says what is wrong, as our handlers do."""
     try:
-        said = json.loads(body)["error"]
+        return isinstance(json.loads(body)["error"], str)
     except (ValueError, KeyError, TypeError):
-        said = None
-    if isinstance(said, str):
-        return said
+        return False
+
+
+def meaning(status: int) -> str:
+    """What the status of a failed answer means."""
     if status >= 500:
         return BUSY if status == 503 else FAILED
     return UNKNOWN if status in (404, 405) else UNREADABLE

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from asking import TEXT, VIEW, ask, complaint, send
+from asking import TEXT, VIEW, ask, complaint, event, post, send
 from mcp import ClientSession
 from mcp.client.streamable_http import streamablehttp_client
 
@@ -48,8 +48,10 @@ def test_nothing_outside_the_page_folder_is_served(server):
 
 
 def test_the_page_asks_no_other_server_for_anything():
-    for path in (*(ROOT / "assets" / "page").rglob("*.js"), ROOT / "assets" / "page" / "style.css"):
-        text = path.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
+    """A Space's frame is told the address; that is a message and no request."""
+    page = ROOT / "assets" / "page"
+    for path in (*page.rglob("*.js"), *page.rglob("*.css")):
+        text = path.read_text(encoding="utf-8").replace('"https://huggingface.co"', "")
         assert "http://" not in text and "https://" not in text, path
 
 
@@ -176,14 +178,12 @@ def test_a_host_that_is_not_here_ends_with_one_line_and_code_2(call, other_model
 
 
 PLANTED = """
-import bert.page.visit, bert.studies
-from dataclasses import replace
+import bert.page.visit
 
 def broken(*values):
     raise RuntimeError("planted")
 
-bert.page.visit.moved_shares = broken
-bert.studies.STUDIES["lens"] = replace(bert.studies.STUDIES["lens"], run=broken)
+bert.page.visit.moved_shares = bert.page.visit.explained = broken
 """
 
 
@@ -191,8 +191,9 @@ def test_a_bug_is_a_neutral_sentence_for_the_visitor_and_a_traceback_in_the_log(
         serve, emotion_folder, tmp_path):
     (tmp_path / "sitecustomize.py").write_text(PLANTED)
     server = serve(emotion_folder, PYTHONPATH=os.pathsep.join((str(tmp_path), str(ROOT))))
+    told = json.dumps({"texts": [TEXT], "lang": "en"})
     assert complaint(server.address, "moved", TEXT) == FAILED
-    assert complaint(server.address, "study", TEXT, "lens", {}) == FAILED
+    assert post(server.address, "predict", [], told, fn_index=event("reply"))["error"] == FAILED
     assert ask(server.address, "predict", TEXT)["label"] == "achievement"
     server.process.terminate()
     log, _ = server.process.communicate()
