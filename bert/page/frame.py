@@ -48,7 +48,9 @@ class PageFiles(StaticFiles):
 
 def head() -> str:
     """What the scripts know before they ask: texts, colours, studies, the tour, the gallery."""
-    gallery = json.loads((PAGE / "data" / "gallery.json").read_text(encoding="utf-8"))
+    cards = json.loads((PAGE / "data" / "gallery.json").read_text(encoding="utf-8"))
+    gallery = [{name: card[name] for name in ("key", "title", "says", "tab", "text", "options")}
+               for card in cards]
     boot = json.dumps({
         "texts": texts(), "colours": colours(), "limit": LONGEST,
         "tour": [asdict(step) for step in steps()], "gallery": gallery, "studies": {

@@ -50,6 +50,8 @@ def check_everything(page: Page, scheme: str, language: str, size: dict[str, int
             .filter(e => e.offsetParent && e.clientWidth && e.scrollWidth > e.clientWidth + 1
                 && getComputedStyle(e).overflowX !== "auto")
             .map(e => `cut off: ${e.className} ${e.textContent}`)""")
+        cut += page.evaluate("""() => [...document.querySelectorAll(".microscope [hidden]")]
+            .filter(e => e.offsetParent).map(e => `hidden, but there: ${e.className}`)""")
         wide = page.evaluate("document.documentElement.scrollWidth")
         beside = [f"{wide} pixels wide"] if wide > size["width"] else []
         if problems := violations(page) + cut + beside:
