@@ -13,6 +13,7 @@ import os
 import socket
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -32,11 +33,15 @@ try:
     from bert.explain.gradients import attribute
     from bert.page import downloads, visit
     from bert.page.components import Address, Attention, Bars, Gallery, Strip, StudyView, Tour
-    from bert.page.frame import launch_options
+    from bert.page.frame import check_machine, describe_arguments, launch_options
+    from bert.page.limits import FAILED
     from bert.page.model import Served
+    from bert.page.standalone import standalone
     from bert.page.visit import Chat, Visit
     from bert.studies import GROUPS, STUDIES
     from bert.studies.base import LONGEST, Matrix, Study, plain
+    from bert.tokenizer import clean
+    check_machine()
 except ModuleNotFoundError as missing:
     sys.stderr.write(f"app.py: {missing.name} is missing: run `python -m pip install -r "
                      "requirements.txt`, then start again\n")
@@ -46,8 +51,6 @@ except (ImportError, OSError) as error:
     raise SystemExit(2) from None
 
 FIRST_PORT, PORTS_TRIED = 7860, 100
-FAILED = ("Something went wrong here, and the server has noted it: try another text. "
-          "문제가 생겨서 서버에 적어 두었어요: 다른 글로 해 보세요.")
 model = Served()  # the checkpoint, loaded when it is first asked
 
 
@@ -96,22 +99,30 @@ def one_sentence(handler: Callable) -> Callable:
 def say(text: str, chat: Chat, told: str) -> tuple[str, Chat, Any, Any, Any]:
     """A text is sent: its bubble at once, with bars and attention; the reply follows."""
     now = Visit.read(told)
-    text = check_text(text if now.text is None else now.text)
+    text = clean(check_text(text if now.text is None else now.text))
     if not text.strip():
         return "", chat, gr.skip(), gr.skip(), gr.skip()
     now = now.saying(text)
+    chat = chat[max(len(chat) - 2 * (len(now.texts) - 1), 0):]  # what the visit still knows
     return ("", [*chat, visit.said(text)], visit.answer(model.classifier, now),
             now.model_dump_json(), gr.update(visible=False))
 
 
-def reply(chat: Chat, told: str) -> tuple[Chat, Any]:
-    """The reply to the last text, and which of its words speak for it."""
+def reply(chat: Chat, told: str) -> tuple[Any, Any]:
+    """The reply to the last text, and which of its words speak for it. Who sends two texts at once
+    may have lost a bubble to the other's answer: then the chat is told again."""
     now = Visit.read(told)
-    if not now.texts or not chat or chat[-1]["role"] != "user":
-        return chat, gr.skip()
+    roles = [message["role"] for message in chat]
+    is_complete = roles.count("user") >= min(len(now.texts), visit.REPLAYED)
+    if not now.texts or (is_complete and roles[-1:] == ["assistant"]):
+        return gr.skip(), gr.skip()
     text = now.texts[-1]
     found, attribution = visit.explained(model.classifier, text, now.lang)
-    return [*chat, visit.answered(found)], visit.strip_value(text, attribution)
+    if is_complete and roles == ["user", "assistant"] * (len(roles) // 2) + ["user"]:
+        chat = [*chat, visit.answered(found)]
+    else:
+        chat = visit.conversation(model.classifier, now)
+    return chat, visit.strip_value(text, attribution)
 
 
 def show(told: str) -> str:
@@ -125,14 +136,22 @@ def colour_words(told: str) -> str:
 
 
 def choose_message(chat: Chat, told: str, picked: gr.SelectData) -> str:
-    """A bubble was clicked: its text comes on show."""
-    number = picked.index[0] if isinstance(picked.index, list | tuple) else picked.index
-    return Visit.read(told).choosing(chat, int(number)).model_dump_json()
+    """A bubble was clicked: its text comes on show. The chat may lack the first texts."""
+    now = Visit.read(told)
+    place = picked.index[0] if isinstance(picked.index, list) and picked.index else picked.index
+    if not isinstance(place, int):
+        raise UserError(visit.RELOAD)
+    is_text = [message["role"] == "user" for message in chat]
+    number = len(now.texts) - sum(is_text) + sum(is_text[:place + 1]) - 1
+    return now.model_copy(update={"current": number}).model_dump_json()
 
 
 def follow_up(picked: gr.SelectData) -> str:
     """A question under an answer was clicked: the browser is led to the view that answers it."""
-    return json.dumps({"go": json.loads(picked.value)}, ensure_ascii=False)
+    try:
+        return json.dumps({"go": json.loads(picked.value)}, ensure_ascii=False)
+    except (TypeError, ValueError):
+        raise UserError(visit.RELOAD) from None
 
 
 def open_page(told: str) -> list[Any]:
@@ -169,8 +188,7 @@ def predict(text: str) -> dict:
     Parameters:
         text: what somebody wrote; at most 5,000 characters are read
     Returns:
-        the label with the largest probability, whether the model is confident, all ten
-        probabilities, the tokens that were read, and whether the text was truncated
+        the likeliest label, whether the model is confident, all probabilities, the tokens it read
     """
     answer = model.classifier(check_text(text)).to_dict()
     return {name: answer[name] for name in
@@ -203,7 +221,8 @@ def words_for(text: str, key: str) -> dict:
 
 def moved(text: str) -> dict:
     """How much each look moves: value-weighted attention of every head."""
-    return plain(Matrix(visit.moved_shares(model.classifier, check_text(text)), "weights"))
+    shares = visit.moved_shares(model.classifier, check_text(text))
+    return plain(Matrix(shares.reshape(-1, *shares.shape[2:]), "weights"))
 
 
 def study(text: str, name: str, options: dict) -> dict:
@@ -214,7 +233,10 @@ def study(text: str, name: str, options: dict) -> dict:
 def export(text: str, what: str, ending: str, options: dict) -> dict:
     """One file to take away, in base64."""
     text = check_text(text)
-    if isinstance(what, str) and what in STUDIES:
+    if (what, ending) == ("answer", "html"):
+        file = downloads.File("answer.html", "text/html", standalone(
+            model.classifier, text, *downloads.page_options(options)).encode())
+    elif isinstance(what, str) and what in STUDIES:
         language = options.get("lang") if isinstance(options, dict) else None
         found = STUDIES[what].answer(model.context, text, options,
                                      in_full=ending in ("csv", "json"))
@@ -223,6 +245,8 @@ def export(text: str, what: str, ending: str, options: dict) -> dict:
         config = model.classifier.config
         wanted = downloads.Wanted.checked(what, ending, options, config.num_hidden_layers,
                                           config.num_attention_heads)
+        if wanted.is_moved:
+            wanted = replace(wanted, moved=visit.moved_shares(model.classifier, text))
         file = downloads.make(visit.read(model.classifier, text), wanted,
                               visit.describe(model.classifier))
     return {"name": file.name, "type": file.media_type,
@@ -314,7 +338,9 @@ with gr.Blocks(title=WORDS["title"], analytics_enabled=False, fill_width=True,
 
     # What other programs ask, and what the scripts of the page ask.
     for handler in (predict, attention):
-        gr.api(one_sentence(handler), api_name=handler.__name__, concurrency_limit=4)
+        gr.api(one_sentence(handler), api_name=handler.__name__, concurrency_id="api",
+               concurrency_limit=2)
+        describe_arguments(demo, handler)
     for name, handler in {"attribute": words_for, "moved": moved, "study": study,
                           "export": export}.items():
         gr.api(one_sentence(handler), api_name=name, api_visibility="private", queue=False)
@@ -387,10 +413,12 @@ def main(argv: Sequence[str] | None = None) -> None:
         model.checkpoint = arguments.checkpoint
         _ = model.classifier  # what is wrong with it is said before the page opens
         port = free_port(arguments.host, arguments.port)
+    _, where, _ = demo.launch(server_name=arguments.host, server_port=port,
+                              prevent_thread_lock=True, **launch_options())
+    if where is None:
+        return  # `gradio app.py` read a changed file: its server is running
     if port != arguments.port:
         print(f"port {arguments.port} is taken: using {port}")
-    _, where, _ = demo.launch(server_name=arguments.host, server_port=port,
-                                prevent_thread_lock=True, **launch_options())
     print(f"The emotion microscope is at {where} (Ctrl+C ends it)", flush=True)
     demo.block_thread()
 

@@ -43,6 +43,13 @@ def add_options(parser: argparse.ArgumentParser | argparse._ArgumentGroup, setti
             assert item.default is not MISSING  # everything else is set by code, not by a flag
 
 
+def positive(text: str) -> int:
+    """A whole number from 1 on, as the type of an argument."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
+    return int(text)
+
+
 def read_options(arguments: argparse.Namespace, settings: type) -> Any:
     """The settings object that the flags of `add_options` describe."""
     values = vars(arguments)

@@ -4,6 +4,7 @@ The model knows these lines by heart and nothing else; it exists to be loaded, c
 """
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,12 +18,14 @@ import torch.nn.functional as F
 from by_hand import ByHand
 
 from bert.checkpoint import save_checkpoint, untrained
-from bert.classifier import EmotionClassifier
+from bert.classifier import EmotionClassifier, Prediction
 from bert.config import BertConfig
 from bert.emotions import KEYS
+from bert.explain.heads import describe_heads, write_heads
+from bert.explain.tuned_lens import fit
 from bert.model import BertForPreTraining, BertForSequenceClassification
 from bert.studies.base import StudyContext
-from bert.tokenizer import WordPieceTokenizer
+from bert.tokenizer import Encoding, WordPieceTokenizer
 
 pytest_plugins = ("page_fixtures", "training_fixtures")
 ROOT = Path(__file__).parent.parent
@@ -104,6 +107,12 @@ def emotion_folder(checkpoints_folder: Path, tokenizer: WordPieceTokenizer,
 
 
 @pytest.fixture(scope="session")
+def shipped() -> EmotionClassifier:
+    """The checkpoint that ships with the project."""
+    return EmotionClassifier.load(ROOT / "checkpoints" / "emotion")
+
+
+@pytest.fixture(scope="session")
 def pretrained_folder(checkpoints_folder: Path, tokenizer: WordPieceTokenizer,
                       tiny_config: BertConfig) -> Path:
     """An untrained checkpoint with the MLM and NSP heads and no classifier."""
@@ -117,6 +126,17 @@ def classifier(emotion_folder: Path) -> EmotionClassifier:
     return EmotionClassifier.load(emotion_folder)
 
 
+@pytest.fixture(scope="session")
+def prediction(classifier: EmotionClassifier) -> Prediction:
+    """Of words of several pieces."""
+    return classifier("팀장님이라면 모두 칭찬해주셨다")
+
+
+@pytest.fixture(scope="session")
+def encoding(prediction: Prediction) -> Encoding:
+    return prediction.encoding
+
+
 @pytest.fixture
 def context(classifier: EmotionClassifier) -> StudyContext:
     """What the studies of the tiny model share."""
@@ -127,6 +147,19 @@ def context(classifier: EmotionClassifier) -> StudyContext:
 def served_context(classifier: EmotionClassifier, pretrained_folder: Path) -> StudyContext:
     """The stages as the served page has them."""
     return StudyContext(classifier)
+
+
+@pytest.fixture
+def surveyed_folder(emotion_folder: Path, tmp_path: Path) -> Path:
+    """A copy of the tiny checkpoint with heads.json and a tuned lens."""
+    folder = tmp_path / "emotion"
+    shutil.copytree(emotion_folder, folder)
+    copy = EmotionClassifier.load(folder)
+    write_heads(folder, describe_heads(copy, {
+        language: [group[place] for group in LINES.values()]
+        for place, language in enumerate(("ko", "en"))}))
+    fit(copy, [text for group in LINES.values() for text in group])[0].save(folder)
+    return folder
 
 
 @pytest.fixture(scope="session")

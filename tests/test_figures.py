@@ -111,7 +111,7 @@ def test_figures_leave_pyplot_empty(tmp_path):
     for figure in every_figure():
         save_figure(figure, tmp_path / "figure.png", dpi=40)
     assert plt.get_fignums() == []
-    tree = ast.parse(Path(bert.figures.__file__).read_text(encoding="utf-8"))
+    tree = ast.parse(Path(bert.drawing.figures.__file__).read_text(encoding="utf-8"))
     names = {alias.name for node in ast.walk(tree)
              if isinstance(node, ast.Import | ast.ImportFrom) for alias in node.names}
     modules = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}

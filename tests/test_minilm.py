@@ -83,7 +83,7 @@ def test_outputs_agree_with_transformers_on_200_sentences(ours, theirs, their_to
         batch = ours.tokenizer.pad(ours.tokenizer.encode_many(some, max_length=512))
         assert batch.ids.tolist() == inputs["input_ids"].tolist()
         assert batch.attention_mask.tolist() == inputs["attention_mask"].bool().tolist()
-        assert_same_outputs(ours.model, theirs, inputs, 1e-5)
+        assert_same_outputs(ours.model, theirs, inputs, 2e-5)
 
 
 @torch.inference_mode()

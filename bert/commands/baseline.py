@@ -2,8 +2,8 @@
 
     python -m bert baseline --train assets/data/train*.tsv --test assets/data/test.tsv
 
-Prints accuracy by language and level, the learning curve at 1/8, 1/4, 1/2 and all of the lines, and
-with --contrast the groups of the contrast set. Needs scikit-learn, which the app itself does not.
+Prints accuracy by language and level after 1/8, 1/4, 1/2 and all of the lines, and with --contrast
+by group of the contrast set. Needs scikit-learn, which the app itself does not.
 """
 
 import random
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bert.arguments import Parser, described_call
+from bert.arguments import Parser, described_call, positive
 from bert.emotions import NONE
 from bert.errors import UserError
 from bert.training.examples import (
@@ -78,9 +78,9 @@ def build_parser() -> Parser:
     parser.add_argument("--more", type=Path, nargs="*", default=[], metavar="FILE",
                         help="further lines to score the last model on")
     parser.add_argument("--contrast", type=Path, metavar="FILE",
-                        help="the contrast set, to score the last model on")
+                        help="the contrast set, to score the models on as well")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--max-steps", type=int, help="dry run: only 200 × N lines")
+    parser.add_argument("--max-steps", type=positive, help="dry run: only 200 × N lines")
     parser.add_argument("--checkpoint", type=Path,
                         help="put the figures into this checkpoint's metrics.json, beside its own")
     return parser
@@ -102,18 +102,19 @@ def run(arguments: Namespace) -> dict[str, Any]:
     if arguments.checkpoint and not arguments.checkpoint.is_dir():
         raise UserError(f"{arguments.checkpoint} is not there: give a checkpoint folder")
     train, test = read_train(arguments), with_feeling(read_labelled(arguments.test))
-    curve = {}
+    curve: dict[str, dict[str, dict[str, float]]] = {}
+    contrast: dict[str, dict[str, float]] = {}
     for share in SHARES:
         model = fit_linear(train[:int(len(train) * share)])
         curve[str(share)] = score(model, test)
         print(f"{int(len(train) * share):6,} lines", levels_row(curve[str(share)]), sep="   ",
               flush=True)
+        if arguments.contrast:
+            contrast = contrast_scores(model, arguments.contrast)
+            print(f"{'':12}   {levels_row(contrast)}", flush=True)
     more = {path.name: score(model, with_feeling(read_labelled(path))) for path in arguments.more}
     for name, scores in more.items():
         print(name, levels_row(scores), sep="   ")
-    contrast = contrast_scores(model, arguments.contrast) if arguments.contrast else {}
-    for language, groups in contrast.items():
-        print(arguments.contrast.name, levels_row({language: groups}), sep="   ")
     files = [*arguments.train, *arguments.translations, arguments.test, *arguments.more,
              *([arguments.contrast] if arguments.contrast else [])]
     return {"command": described_call("baseline"), "seed": arguments.seed,

@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from bert.arguments import Parser, described_call
+from bert.arguments import Parser, described_call, positive
 from bert.checkpoint import checkpoint_folder
 from bert.commands.bench_app import bench_load, bench_page, bench_start
 from bert.commands.bench_model import bench_model, bench_training
@@ -64,7 +64,7 @@ def build_parser() -> Parser:
     parser.add_argument("--quick", action="store_true", help="one short round of everything")
     parser.add_argument("--checkpoint", type=Path,
                         help="folder or Hub id (default: checkpoints/emotion, or a random model)")
-    parser.add_argument("--max-steps", type=int, help="most rounds of a measurement")
+    parser.add_argument("--max-steps", type=positive, help="most rounds of a measurement")
     parser.add_argument("--out", type=Path, metavar="FILE.json", help="write the figures there")
     return parser
 
@@ -76,8 +76,6 @@ def main(argv: Sequence[str] | None = None) -> None:
         unknown = sorted(set(arguments.sections) - set(SECTIONS))
         if unknown:
             raise UserError(f"no section {unknown[0]!r}: choose from {', '.join(SECTIONS)}")
-        if arguments.max_steps is not None and arguments.max_steps < 1:
-            raise UserError(f"--max-steps is {arguments.max_steps}: expected at least 1")
         checkpoint = arguments.checkpoint and checkpoint_folder(arguments.checkpoint)
         os.environ["HF_HUB_OFFLINE"] = "1"  # the peers have their weights from us
         if checkpoint is None and SHIPPED.is_dir():

@@ -13,6 +13,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -192,16 +193,13 @@ class Visit:
 
 
 class OurVisit(Visit):
-    ready = ".message.current .answer:not(.waiting)"
-    text_box = "#your-text"
-    answer_pictures = (
-        '[...document.querySelectorAll(".message.current:has(.answer:not(.waiting))")]'
-        '.map((message) => message.textContent)')
-    layer_pictures = '[document.querySelector("canvas.matrix").getAttribute("aria-label")]'
+    ready = ".frame[data-drawn]"
+    text_box = "#your-text textarea"
+    answer_pictures = layer_pictures = '[document.querySelector(".frame").dataset.drawn]'
     layer_event = "change"
 
     def choose_layer(self, layer: int) -> None:
-        self.page.select_option("#choose-layer", str(layer))
+        self.page.select_option("select.choose-layer", str(layer))
 
 
 class PlainVisit(Visit):
@@ -224,8 +222,9 @@ def bertviz_bytes(classifier: EmotionClassifier, text: str) -> dict[str, int]:
     from bertviz import head_view, model_view
     encoding, attentions = classifier.attentions(text)
     layers = [torch.from_numpy(layer)[None] for layer in attentions]
-    return {view.__name__: len(view(layers, encoding.pieces, html_action="return").data.encode())
-            for view in (model_view, head_view)}
+    with warnings.catch_warnings(category=ResourceWarning, action="ignore"):  # leaves files open
+        return {view.__name__: len(view(layers, encoding.pieces, html_action="return").data
+                                   .encode()) for view in (model_view, head_view)}
 
 
 def bench_page(bench: Bench) -> Iterator[Comparison]:
@@ -238,7 +237,7 @@ def bench_page(bench: Bench) -> Iterator[Comparison]:
     checkpoint = bench.checkpoint.resolve()
     with (browser() as chromium, served(APP, "--checkpoint", checkpoint) as our_server,
           served(PLAIN_APP, checkpoint) as plain_server):
-        visits = (OurVisit(chromium, our_server.address + "?layer=1"),
+        visits = (OurVisit(chromium, our_server.address + "#layer=1"),
                   PlainVisit(chromium, plain_server.address))
         first_pictures(visits[1])
         other_layer = cycle((2, 1))

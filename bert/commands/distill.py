@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from bert.arguments import Parser
+from bert.arguments import Parser, positive
 from bert.checkpoint import load_checkpoint
 from bert.cpu import configure_cpu
 from bert.errors import UserError
@@ -32,7 +32,7 @@ def build_parser() -> Parser:
                         help="korean<TAB>english lines")
     parser.add_argument("--longest", type=int, default=64, help="pieces of a line that are read")
     parser.add_argument("--out", type=Path, required=True, help="folder for the vectors")
-    parser.add_argument("--max-steps", type=int, help="dry run: only 100 × N lines")
+    parser.add_argument("--max-steps", type=positive, help="dry run: only 100 × N lines")
     return parser
 
 

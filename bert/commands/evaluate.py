@@ -31,12 +31,13 @@ from typing import Any
 
 import numpy as np
 
-from bert.arguments import Parser, described_call
+from bert.arguments import Parser, described_call, positive
 from bert.classifier import PretrainedBert
 from bert.commands import evaluate_network
 from bert.emotions import EMOTIONS, NONE
 from bert.errors import UserError
 from bert.hub import is_hub_id
+from bert.training.card import write_card
 from bert.training.corpus import TokenCorpus
 from bert.training.evaluation import (
     LANGUAGES,
@@ -149,9 +150,11 @@ def build_parser() -> Parser:
                         "answers over this many lines a language (default: 400) instead")
     parser.add_argument("--lens", type=Path, nargs="+", metavar="FILE",
                         help="fit the tuned lens on these labelled lines instead")
+    parser.add_argument("--card", action="store_true",
+                        help="write the model card from metrics.json instead")
     parser.add_argument("--figures", type=Path, help="folder for the diagrams")
     parser.add_argument("--dry", action="store_true", help="print only; leave metrics.json alone")
-    parser.add_argument("--max-steps", type=int, metavar="N",
+    parser.add_argument("--max-steps", type=positive, metavar="N",
                         help="dry run: only N × 32 lines (N a language for --explanations, "
                         "--heads and --pruning); writes nothing")
     return parser
@@ -288,6 +291,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments = parser.parse_args(argv)
     with parser.one_sentence():
         check_writable(arguments)
+        if arguments.card:
+            print(f"saved {write_card(arguments.pretrained or arguments.checkpoint)}")
+            return
         fill_defaults(arguments)
         instead = {"pretrained": evaluate_pretrained,
                    "explanations": evaluate_network.evaluate_explanations,

@@ -14,7 +14,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-from bert.arguments import Parser, add_options, described_call, read_options
+from bert.arguments import Parser, add_options, described_call, positive, read_options
 from bert.cpu import configure_cpu
 from bert.errors import UserError
 from bert.training.examples import (
@@ -41,7 +41,8 @@ def build_parser() -> Parser:
                         help="labelled lines for temperature and threshold")
     parser.add_argument("--run-dir", type=Path, required=True, help="folder for the saved state")
     parser.add_argument("--out", type=Path, required=True, help="checkpoint folder to write")
-    parser.add_argument("--max-steps", type=int, help="stop after this many steps; 2 is a dry run")
+    parser.add_argument("--max-steps", type=positive, 
+                        help="stop after this many steps; 2 is a dry run")
     add_options(parser, FinetuneConfig)
     return parser
 

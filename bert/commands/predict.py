@@ -4,6 +4,7 @@
     python -m bert predict                                       asks again and again
     python -m bert predict --input texts.txt --json              one JSON object a line
     python -m bert predict "TEXT" --attention 12 3 --out a.png   a heatmap (.svg .pdf .csv .npz)
+    python -m bert predict "TEXT" --out answer.html              one interactive file
 """
 
 import csv
@@ -25,6 +26,7 @@ from bert.errors import UserError
 
 LINES_AT_ONCE = 256
 FIGURE_ENDINGS, NUMBER_ENDINGS = (".png", ".svg", ".pdf"), (".csv", ".npz")
+PAGE_ENDING = ".html"  # the whole answer: needs no --attention
 
 
 def print_answer(prediction: Prediction) -> None:
@@ -109,7 +111,8 @@ def build_parser() -> Parser:
     parser.add_argument("--attention", type=int, nargs=2, metavar=("LAYER", "HEAD"),
                         help="save one head's attention, counted from 1; needs --out")
     parser.add_argument("--out", type=Path, metavar="FILE",
-                        help="where to: .png, .svg, .pdf, .csv or .npz")
+                        help="where to: .png, .svg, .pdf, .csv or .npz; or .html, one "
+                        "interactive file of the whole answer, without --attention")
     return parser
 
 
@@ -121,12 +124,17 @@ def check_call(parser: Parser, arguments: Namespace) -> None:
         parser.error("--json needs a text or --input FILE")
     if arguments.json and arguments.attention is not None:
         parser.error("--json and --attention do not go together")
-    if (arguments.attention is None) != (arguments.out is None):
+    is_page = arguments.out is not None and arguments.out.suffix.lower() == PAGE_ENDING
+    if is_page and arguments.text is None:
+        parser.error("--out FILE.html needs a text")
+    if is_page and arguments.json:
+        parser.error("--json and --out do not go together")
+    if (arguments.attention is None) != (arguments.out is None) and not is_page:
         parser.error("--attention LAYER HEAD and --out FILE go together")
     if arguments.attention is not None:
         if arguments.text is None:
             parser.error("--attention needs a text")
-        if arguments.out.suffix.lower() not in FIGURE_ENDINGS + NUMBER_ENDINGS:
+        if not is_page and arguments.out.suffix.lower() not in FIGURE_ENDINGS + NUMBER_ENDINGS:
             parser.error(f"--out {arguments.out} ends in {arguments.out.suffix or 'nothing'}: "
                          f"expected one of {', '.join(FIGURE_ENDINGS + NUMBER_ENDINGS)}")
 
@@ -136,8 +144,16 @@ def run(parser: Parser, arguments: Namespace) -> None:
         raise UserError(EMPTY)
     classifier = EmotionClassifier.load(arguments.checkpoint)
     if arguments.attention is not None:
+        classifier.check_head(*arguments.attention)
+    if arguments.out is not None and arguments.out.suffix.lower() == PAGE_ENDING:
+        from bert.page.standalone import standalone
+        layer, head = arguments.attention or (None, None)
+        page = standalone(classifier, arguments.text, layer=layer, head=head)
+        arguments.out.write_text(page, encoding="utf-8")
+        print(f"saved {arguments.out}")
+        return
+    if arguments.attention is not None:
         layer, head = arguments.attention
-        classifier.check_head(layer, head)
         encoding, weights = classifier.attentions(arguments.text)
         write_attention(encoding.pieces, weights[layer - 1, head - 1], layer, head, arguments.out)
         print(f"saved {arguments.out}")

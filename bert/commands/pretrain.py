@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bert.arguments import Parser, add_options, described_call, read_options
+from bert.arguments import Parser, add_options, described_call, positive, read_options
 from bert.config import BertConfig
 from bert.cpu import configure_cpu
 from bert.errors import UserError
@@ -40,7 +40,7 @@ def build_parser() -> Parser:
     parser.add_argument("--run-dir", type=Path, required=True,
                         help="folder for the saved state, the metrics and the tokenised corpus")
     parser.add_argument("--out", type=Path, required=True, help="checkpoint folder to write")
-    parser.add_argument("--max-steps", type=int,
+    parser.add_argument("--max-steps", type=positive,
                         help="stop every stage after this many steps; 2 is a dry run")
     add_options(parser.add_argument_group("training"), PretrainConfig,
                 without=("learning_rate", "layer_decay"))  # every stage has its own rate

@@ -38,25 +38,13 @@ class Shot:
 
 
 SHOTS = (
-    Shot("heatmap-ko", {"text": KOREAN, "lang": "ko", "layer": "2", "head": "7"}),
-    Shot("heatmap-en", {"text": ENGLISH, "lang": "en", "scale": "max"}),
-    Shot("heatmap-ko-dark", {"text": KOREAN, "lang": "ko", "layer": "2", "head": "11"},
-         scheme="dark"),
-    Shot("words-en", {"text": ENGLISH, "lang": "en", "class": "anger", "tokens": "words",
-                      "special": "hidden", "scale": "max"}),
-    Shot("lines-ko", {"text": KOREAN, "lang": "ko", "view": "lines", "layer": "1", "head": "1"}),
-    Shot("heads-en", {"text": ENGLISH, "lang": "en", "view": "heads", "layer": "2"},
-         scheme="dark"),
-    Shot("layers-ko", {"text": KOREAN, "lang": "ko", "view": "layers"}),
-    Shot("ends-en", {"text": ENGLISH, "lang": "en", "view": "ends"}),
-    Shot("way-ko", {"text": KOREAN, "lang": "ko", "view": "forward"}),
-    Shot("block-en", {"text": ENGLISH, "lang": "en", "view": "layer"}),
-    Shot("qkv-en-dark", {"text": ENGLISH, "lang": "en", "view": "qkv", "head": "4"},
-         scheme="dark"),
-    Shot("off-ko", {"text": KOREAN, "lang": "ko", "view": "ablation"}),
-    Shot("lens-en", {"text": ENGLISH, "lang": "en", "view": "lens"}),
-    Shot("phone-ko", {"text": KOREAN, "lang": "ko", "scale": "max"}, PHONE),
-    Shot("phone-en-dark", {"text": ENGLISH, "lang": "en"}, PHONE, "dark"),
+    Shot("page-en", {"text": ENGLISH, "lang": "en"}),
+    Shot("page-ko-dark", {"text": KOREAN, "lang": "ko"}, scheme="dark"),
+    Shot("heads-en", {"text": ENGLISH, "lang": "en", "tab": "attention", "view": "heads",
+                      "layer": "2", "head": "7"}),
+    Shot("qkv-en", {"text": ENGLISH, "lang": "en", "tab": "qkv", "layer": "10", "head": "4"}),
+    Shot("trial-en", {"text": ENGLISH, "lang": "en", "tab": "trial"}),
+    Shot("phone-ko", {"text": KOREAN, "lang": "ko"}, PHONE),
 )
 
 
@@ -84,16 +72,16 @@ def take(chromium, address: str, shot: Shot, folder: Path) -> Path:
     """Open one address, wait until it is drawn, and save what is on the screen."""
     width, height = shot.size
     context = chromium.new_context(viewport={"width": width, "height": height},
-                                   color_scheme=shot.scheme, device_scale_factor=2,
+                                   color_scheme=shot.scheme, device_scale_factor=1.5,
                                    reduced_motion="reduce")
+    context.add_init_script("localStorage.setItem('microscope-tour', 'seen')")  # offered once
     page = context.new_page()
-    page.goto(f"{address}?{urlencode(shot.view)}")
-    page.wait_for_selector(".message.current .answer.done")
+    page.goto(f"{address}#{urlencode(shot.view)}")
+    page.wait_for_selector("#chat .feeling")
+    page.wait_for_selector(".strip .token:is(.for, .against)")
     page.evaluate("document.fonts.ready")
-    if shot.view.get("view") in STUDIES:
-        page.wait_for_selector("#study-frame[data-drawn]:not(.waiting)")
-    if "class" in shot.view:
-        page.wait_for_selector(".strip .token:is(.for, .against)")
+    if (study := shot.view.get("tab")) in STUDIES:
+        page.wait_for_selector(f".study-frame[data-drawn={study}]:not(.waiting)")
     path = folder / f"{shot.name}.png"
     page.screenshot(path=path, full_page=shot.size == PHONE)
     context.close()

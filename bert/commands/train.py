@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from bert.arguments import Parser
+from bert.arguments import Parser, positive
 from bert.checkpoint import untrained
 from bert.commands import distill, evaluate, finetune, pretrain, train_tokenizer
 from bert.config import BertConfig
@@ -234,7 +234,7 @@ def build_parser() -> Parser:
     parser.add_argument("--stages", help="of pre-training, as `pretrain --stages`")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR",
                         help="gets tokenizer, pretrained and emotion, and what a resume needs")
-    parser.add_argument("--max-steps", type=int, help="dry run: so many steps of every stage")
+    parser.add_argument("--max-steps", type=positive, help="dry run: so many steps of every stage")
     return parser
 
 

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from bert.arguments import Parser
+from bert.arguments import Parser, positive
 from bert.checkpoint import TOKENIZER
 from bert.errors import UserError
 from bert.folders import replace_folder
@@ -51,7 +51,7 @@ def build_parser() -> Parser:
     parser.add_argument("--megabytes", type=float, default=30.0,
                         help="million characters read from each group (default: 30)")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--max-steps", type=int, default=0,
+    parser.add_argument("--max-steps", type=positive,
                         help="dry run: read only this many thousand characters of each group")
     return parser
 
@@ -60,9 +60,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = build_parser()
     arguments = parser.parse_args(argv)
     with parser.one_sentence():
-        if not 0 < arguments.megabytes < 1e6 or arguments.max_steps < 0:
-            raise UserError("--megabytes and --max-steps: expected more than 0")
-        characters = arguments.max_steps * 1_000 or math.ceil(arguments.megabytes * 1e6)
+        if not 0 < arguments.megabytes < 1e6:
+            raise UserError(f"--megabytes is {arguments.megabytes}: expected more than 0")
+        characters = (arguments.max_steps * 1_000 if arguments.max_steps
+                      else math.ceil(arguments.megabytes * 1e6))
         print(f"reading {len(arguments.text)} group(s), {characters:,} characters each", flush=True)
         tokenizer = WordPieceTokenizer.train(
             balanced_lines(arguments.text, characters, arguments.seed), arguments.vocab_size,

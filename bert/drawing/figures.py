@@ -237,9 +237,10 @@ def draw_layers(attentions: np.ndarray, title: str, fade: float = 0.0,
     axes = figure.add_axes((0.07, 0.03, 0.82, 0.85))
     axes.imshow(mosaic, interpolation="nearest")
     middle = (size - 1) / 2
-    axes.set_xticks([head * step + middle for head in range(num_heads)], range(1, num_heads + 1))
+    axes.set_xticks([head * step + middle for head in range(num_heads)],
+                    [str(head + 1) for head in range(num_heads)])
     axes.set_yticks([layer * step + middle for layer in range(num_layers)],
-                    range(1, num_layers + 1))
+                    [str(layer + 1) for layer in range(num_layers)])
     axes.xaxis.tick_top()
     axes.xaxis.set_label_position("top")
     axes.set_xlabel(say(language, "head"), color=MUTED)
@@ -410,8 +411,9 @@ def _place_bars(figure: Figure, place: tuple[float, float, float, float], keys: 
     bars = axes.barh(range(len(keys)), 100 * np.asarray(probabilities), height=0.52,
                      color=[class_colour(key, i) for i, key in enumerate(keys)])
     for i, (bar, probability) in enumerate(zip(bars, probabilities, strict=True)):
-        style = {"fontsize": 11, "color": INK if i == best else MUTED,
-                 "fontweight": "bold" if i == best else "normal", "va": "center"}
+        style: dict[str, Any] = {
+            "fontsize": 11, "color": INK if i == best else MUTED,
+            "fontweight": "bold" if i == best else "normal", "va": "center"}
         bar.set_alpha(1.0 if i == best else 0.72)
         axes.text(-2, i, drawable(names[i]), ha="right", parse_math=False, **style)
         axes.text(102, i, f"{100 * probability:.1f} %", **style)

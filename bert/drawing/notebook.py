@@ -31,10 +31,10 @@ def prediction_html(prediction: "Prediction") -> str:
     parts = [f'<div style="flex:1 1 300px;max-width:420px">{_heading(prediction)}'
              f'{_bars(prediction.keys, prediction.probabilities)}</div>']
     if prediction.attentions is not None:
-        last = len(prediction.attentions)
-        parts.append(f'<div>{_heatmap(prediction.tokens, prediction.attentions[-1].mean(axis=0))}'
-                     f'<div style="opacity:.7">layer {last}, mean of its heads: a row looks at '
-                     'the columns</div></div>')
+        weights = prediction.attentions[-1].mean(axis=0)                             # (T, T)
+        parts.append(f'<div>{_heatmap(prediction.tokens, weights)}<div style="opacity:.7">'
+                     f'layer {len(prediction.attentions)}, mean of its heads; a row looks at the '
+                     f'columns, the brightest with {weights.max():.2f}</div></div>')
     return f'<div style="{FRAME}">{"".join(parts)}</div>'
 
 
@@ -61,7 +61,7 @@ def _bars(keys: Sequence[str], probabilities: np.ndarray) -> str:
 
 
 def _heatmap(tokens: Sequence[str], weights: np.ndarray) -> str:
-    """Weights of 0 to 1 as one picture, (T, T), with the pieces above and beside it."""
+    """Weights from 0 to the largest as one picture, (T, T), with the pieces above and beside it."""
     cell = min(CELL, MOST_CELLS / len(tokens))
     size = cell * len(tokens)
     labels = []
@@ -84,7 +84,7 @@ def _png(weights: np.ndarray) -> bytes:
     """A picture of one pixel a weight: an index into the page's 256 colours."""
     height, width = weights.shape
     rows = np.zeros((height, width + 1), dtype=np.uint8)  # each row begins with its filter, none
-    rows[:, 1:] = np.rint(255 * np.clip(weights, 0.0, 1.0))
+    rows[:, 1:] = np.rint(255 * weights / weights.max())
     palette = b"".join(bytes.fromhex(colour[1:]) for colour in colours()["viridis"])
     return b"\x89PNG\r\n\x1a\n" + b"".join((
         _chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)),

@@ -1,6 +1,5 @@
 """Ablation: the answer without some heads, and what it owes to each of them."""
 
-from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -34,21 +33,18 @@ def without_each_head(classifier: EmotionClassifier, text: str) -> tuple[np.ndar
     return found[0], found[1:].reshape(*shape, -1)
 
 
-def without_heads(classifier: EmotionClassifier, text: str,
-                  heads_off: Sequence[tuple[int, int]]) -> np.ndarray:
-    """The answer with some heads off, (layer, head) from 1: (C,)."""
-    before, alone = without_each_head(classifier, text)
-    head_mask = classifier.head_mask(heads_off)                                      # (L, H)
-    if head_mask is None:
-        return before
-    if len(heads_off) == 1:
-        (layer, head), = heads_off
-        return alone[layer - 1, head - 1]
-    return masked_probabilities(classifier, text, head_mask[None])[0]
-
-
 def strongest(effects: np.ndarray, count: int) -> list[tuple[int, int]]:
     """The heads with the largest effects of (L, H), counted from 1, largest first."""
     order = np.argsort(-np.abs(effects), axis=None, kind="stable")[:count]
     return [(int(place) // effects.shape[1] + 1, int(place) % effects.shape[1] + 1)
             for place in order]
+
+
+def rank_correlation(one: np.ndarray, other: np.ndarray) -> float:
+    """Spearman's correlation of two maps; 0 where one of them is the same everywhere."""
+    ranks = [np.unique(values, return_inverse=True, return_counts=True)
+             for values in (one.ravel(), other.ravel())]
+    places = [(np.cumsum(counts) - (counts - 1) / 2)[which] for _, which, counts in ranks]
+    if any(np.ptp(place) == 0 for place in places):
+        return 0.0
+    return float(np.corrcoef(*places)[0, 1])

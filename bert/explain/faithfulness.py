@@ -16,7 +16,7 @@ place stays what it was. A random ranking is the control.
 """
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,21 +42,21 @@ WordScores = Callable[[EmotionClassifier, str, Target], np.ndarray]
 class Trial:
     """The answer while words are masked and shown; both curves over the share of the words."""
 
-    shares: np.ndarray                  # (W + 1,) from 0 to 1
-    deletion: np.ndarray                # (W + 1,) probability of the target
-    insertion: np.ndarray               # (W + 1,)
-    deletion_margin: np.ndarray         # (W + 1,) logit margin of the target
-    insertion_margin: np.ndarray        # (W + 1,)
+    shares: np.ndarray                  # (K,) from 0 to 1; K is W + 1 if no word is passed over
+    deletion: np.ndarray                # (K,) probability of the target
+    insertion: np.ndarray               # (K,)
+    deletion_margin: np.ndarray         # (K,) logit margin of the target
+    insertion_margin: np.ndarray        # (K,)
 
     @property
     def comprehensiveness(self) -> np.ndarray:
         """What goes when the first words are masked, for each bin: (3,)."""
-        return self.deletion[0] - self.deletion[self._counts()]
+        return self.deletion[0] - self.deletion[self._bins()]
 
     @property
     def sufficiency(self) -> np.ndarray:
         """What goes when only the first words are shown, for each bin: (3,)."""
-        return self.insertion[-1] - self.insertion[self._counts()]
+        return self.insertion[-1] - self.insertion[self._bins()]
 
     def measures(self) -> dict[str, float]:
         """One number each: the areas under the curves, the means over the bins."""
@@ -65,26 +65,51 @@ class Trial:
         return {**areas, "comprehensiveness": float(self.comprehensiveness.mean()),
                 "sufficiency": float(self.sufficiency.mean())}
 
-    def _counts(self) -> np.ndarray:
-        return np.ceil(np.array(BINS) * (len(self.shares) - 1) - 1e-9).astype(int)
+    @property
+    def gap(self) -> float:
+        """The area between the two curves: one number for how good the ranking is."""
+        return float(np.trapezoid(self.insertion - self.deletion, self.shares))
+
+    def _bins(self) -> np.ndarray:
+        return np.searchsorted(self.shares, np.array(BINS) - 1e-9)
 
 
 def judge(classifier: EmotionClassifier, text: str, target: Target, scores: np.ndarray) -> Trial:
     """Both curves of a ranking; of two words with the same score the earlier one comes first."""
+    return judge_all(classifier, text, target, [scores])[0]
+
+
+def judge_all(classifier: EmotionClassifier, text: str, target: Target,
+              rankings: Sequence[np.ndarray], most_steps: int | None = None) -> list[Trial]:
+    """Many rankings of the words of one text; what two of them mask alike is run once.
+
+    With `most_steps` the curves of a long text take several words at a time. Ten steps lead through
+    the bins, so that only the areas are approximations then.
+    """
     encoding = classifier.encode(text)
     words = [places for _, places in text_words(encoding)]
-    if len(scores) != len(words):
-        raise ValueError(f"{len(scores)} scores for {len(words)} words")
-    order = np.argsort(-np.asarray(scores), kind="stable")
-    ranked = [words[i] for i in order]
-    count = len(ranked)
-    hidden = [ranked[:k] for k in range(count + 1)] + [ranked[k:] for k in range(count + 1)]
-    logits = logits_of(classifier, [masked(classifier, encoding.ids, sum(part, []))
-                                    for part in hidden])                             # (2W + 2, C)
-    deletion, insertion = target.probability(logits).numpy().reshape(2, -1)
-    deletion_margin, insertion_margin = target.margin(logits).numpy().reshape(2, -1)
-    return Trial(np.arange(count + 1) / count, deletion, insertion, deletion_margin,
-                 insertion_margin)
+    steps = min(most_steps or len(words), len(words))
+    counts = -(-np.arange(steps + 1) * len(words) // steps)                          # (K,)
+    runs: dict[frozenset[int], int] = {}  # the masked places, and the row of their logits
+    found: list[list[int]] = []
+    for scores in rankings:
+        if len(scores) != len(words):
+            raise ValueError(f"{len(scores)} scores for {len(words)} words")
+        ranked = [words[i] for i in np.argsort(-np.asarray(scores), kind="stable")]
+        hidden = [frozenset(sum(part, [])) for part in (
+            *(ranked[:count] for count in counts), *(ranked[count:] for count in counts))]
+        found.append([runs.setdefault(places, len(runs)) for places in hidden])      # 2K
+    logits = logits_of(classifier, [masked(classifier, encoding.ids, tuple(places))
+                                    for places in runs])                             # (R, C)
+    probability, margin = target.probability(logits).numpy(), target.margin(logits).numpy()
+    return [Trial(counts / len(words), *probability[rows].reshape(2, -1),
+                  *margin[rows].reshape(2, -1)) for rows in found]
+
+
+def beaten(trial: Trial, others: Sequence[Trial]) -> float:
+    """The share of other rankings of the text that a ranking is better than; a draw is half."""
+    gaps = np.array([other.gap for other in others])
+    return float(((gaps < trial.gap - 1e-9).mean() + (gaps <= trial.gap + 1e-9).mean()) / 2)
 
 
 # ---------------------------------------------------------------------------------- the methods

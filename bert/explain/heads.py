@@ -60,6 +60,12 @@ def describe_heads(classifier: EmotionClassifier, texts: Mapping[str, Sequence[s
                     f"{MOST_BYTES:,} bytes")
 
 
+def describe_text(classifier: EmotionClassifier, text: str) -> dict[str, Any]:
+    """The same tables for one text: arrays (L, H), of the shares (L, H, P) with NaN for patterns
+    that the text cannot show."""
+    return _survey(classifier, [text], lambda line: None)
+
+
 def as_json(described: Mapping[str, Any]) -> str:
     return json.dumps(described, ensure_ascii=False, separators=(",", ":"), allow_nan=False) + "\n"
 

@@ -9,6 +9,8 @@ import torch
 from bert.model import BertMLMHead, BertModel
 from bert.tokenizer import UNK, Encoding, WordPieceTokenizer
 
+TRIED_TOKENS = 1_024  # of all copies of a text in which another word is hidden
+
 
 @dataclass(frozen=True)
 class Truth:
@@ -46,6 +48,24 @@ def guess_pieces(bert: BertModel, mlm: BertMLMHead, ids: Sequence[int],
     """The probability of every piece of the vocabulary at some places: (M, V)."""
     hidden = bert(torch.tensor([ids]), need_weights=False).hidden[0, list(places)]   # (M, E)
     return mlm(hidden, bert.embeddings.word_embeddings.weight).softmax(dim=-1).numpy()
+
+
+@torch.inference_mode()
+def easiest_word(bert: BertModel, mlm: BertMLMHead, encoding: Encoding, mask_id: int) -> int:
+    """The longest word of which every piece is the first guess, or else the one that comes closest
+    to it; of a text that is too long to try all words, the middle one."""
+    groups = words_of(encoding)
+    if len(groups) * len(encoding.ids) > TRIED_TOKENS:
+        return middle_word(encoding)
+    ids = torch.tensor([mask_words(encoding, [word], mask_id)[0] for word in range(len(groups))])
+    words, places = zip(*((word, place) for word, (_, at) in enumerate(groups) for place in at),
+                        strict=True)
+    hidden = bert(ids, need_weights=False).hidden[list(words), list(places)]        # (P, E)
+    logits = mlm(hidden, bert.embeddings.word_embeddings.weight)                    # (P, V)
+    truth = torch.tensor(encoding.ids)[list(places)]                                # (P,)
+    ahead = (logits > logits.gather(1, truth[:, None])).sum(dim=1).numpy()          # (P,)
+    worst = [int(ahead[np.array(words) == word].max()) for word in range(len(groups))]
+    return min(range(len(groups)), key=lambda word: (worst[word], -len(groups[word][0])))
 
 
 def best_pieces(tokenizer: WordPieceTokenizer, probabilities: np.ndarray,

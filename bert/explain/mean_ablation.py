@@ -5,7 +5,7 @@ many texts it is usual, only without what this text made of it (Zhang & Nanda 20
 2309.16042, §2). The means are over all tokens of a fixed set of texts.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from bert.classifier import EmotionClassifier
 from bert.explain.target import Target
+from bert.model import Hook
 
 TOKENS_AT_ONCE = 4_096  # of all copies of a text that run together
 
@@ -41,32 +42,45 @@ def mean_outputs(classifier: EmotionClassifier, texts: Iterable[str]) -> np.ndar
     return (total / count).float().numpy()
 
 
-@torch.inference_mode()
 def ablation_effects(classifier: EmotionClassifier, text: str, target: Target,
                      means: np.ndarray | None = None) -> np.ndarray:
     """The change of the target's margin without each head: (L, H), negative where the head speaks
     for the target. Without `means`, (L, H, D), a head gives zero."""
-    classifier.needs_classifier()
-    config = classifier.config
-    shape = config.num_hidden_layers, config.num_attention_heads
-    instead = torch.zeros(*shape, config.head_size) if means is None else torch.from_numpy(means)
-    ids = torch.tensor([classifier.encode(text).ids])                                # (1, T)
-    heads = [None, *np.ndindex(shape)]                                               # 1 + L·H
-    step = max(TOKENS_AT_ONCE // ids.size(1), 1)
-    margins = torch.cat([
-        _margins(classifier, ids, target, heads[first:first + step], instead)
-        for first in range(0, len(heads), step)])
+    margins = target.margin(without_each(classifier, text, means))                   # (1 + L·H,)
+    shape = classifier.config.num_hidden_layers, classifier.config.num_attention_heads
     return (margins[1:] - margins[0]).reshape(shape).numpy()
 
 
-def _margins(classifier: EmotionClassifier, ids: Tensor, target: Target,
-             heads: list[tuple[int, int] | None], instead: Tensor) -> Tensor:
-    """The margin without each of some heads (None: with all of them), one row each."""
+def without_each(classifier: EmotionClassifier, text: str,
+                 means: np.ndarray | None = None) -> Tensor:
+    """The logits with all heads on, then without each of them: (1 + L·H, C)."""
+    heads = np.ndindex(classifier.config.num_hidden_layers, classifier.config.num_attention_heads)
+    return logits_without(classifier, text, [
+        [], *([(layer + 1, head + 1)] for layer, head in heads)], means)
+
+
+@torch.inference_mode()
+def logits_without(classifier: EmotionClassifier, text: str,
+                   ablations: Sequence[Sequence[tuple[int, int]]],
+                   means: np.ndarray | None = None) -> Tensor:
+    """The logits of a text under many ablations, each some heads as (layer, head) from 1: (B, C).
+    An ablated head gives its mean, (L, H, D), or zero."""
+    model, config = classifier.needs_classifier(), classifier.config
+    instead = (torch.zeros(config.num_hidden_layers, config.num_attention_heads, config.head_size)
+               if means is None else torch.from_numpy(means))
+    ids = torch.tensor([classifier.encode(text).ids])                                # (1, T)
+    step = max(TOKENS_AT_ONCE // ids.size(1), 1)
+    return torch.cat([
+        model(ids.expand(len(part), -1), need_weights=False, hook=_replacing(part, instead)).logits
+        for part in (ablations[first:first + step] for first in range(0, len(ablations), step))])
+
+
+def _replacing(ablations: Sequence[Sequence[tuple[int, int]]], instead: Tensor) -> Hook:
+    """A hook that puts something else in the place of heads, one ablation a row."""
     rows: dict[str, list[tuple[int, int, int]]] = {}
-    for row, place in enumerate(heads):
-        if place is not None:
-            layer, head = place
-            rows.setdefault(f"layer {layer + 1} · context", []).append((row, layer, head))
+    for row, heads in enumerate(ablations):
+        for layer, head in heads:
+            rows.setdefault(f"layer {layer} · context", []).append((row, layer - 1, head - 1))
 
     def hook(name: str, value: Tensor) -> Tensor | None:
         if name not in rows:
@@ -76,5 +90,4 @@ def _margins(classifier: EmotionClassifier, ids: Tensor, target: Target,
             value[row, head] = instead[layer, head]
         return value
 
-    logits = classifier.model(ids.expand(len(heads), -1), need_weights=False, hook=hook).logits
-    return target.margin(logits)
+    return hook

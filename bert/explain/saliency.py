@@ -27,6 +27,7 @@ class Gradients:
     """Token vectors and attention weights of one run, each with the gradient of a score."""
 
     encoding: Encoding
+    logits: np.ndarray                # (C,)
     tokens: np.ndarray                # (T, E), without position and segment
     token_gradients: np.ndarray       # (T, E)
     attentions: np.ndarray            # (L, H, T, T), query × key
@@ -53,8 +54,8 @@ def gradients(classifier: EmotionClassifier, text: str,
         found = torch.autograd.grad(score(logits[0]), watched)
     attentions, attention_gradients = (
         torch.cat(tensors[1:]).detach().numpy() for tensors in (watched, found))
-    return Gradients(encoding, watched[0][0].detach().numpy(), found[0][0].numpy(),
-                     attentions, attention_gradients)
+    return Gradients(encoding, logits[0].detach().numpy(), watched[0][0].detach().numpy(),
+                     found[0][0].numpy(), attentions, attention_gradients)
 
 
 def gradient_x_input(classifier: EmotionClassifier, text: str, target: Target) -> np.ndarray:

@@ -10,13 +10,15 @@ from typing import Any, Self
 import numpy as np
 
 from bert.classifier import Prediction
-from bert.drawing.texts import LANGUAGES, say
+from bert.drawing.texts import LANGUAGES, Language, say
 from bert.errors import UserError
 from bert.explain import attention as views
 from bert.studies.base import Study
 from bert.tokenizer import clean
 
-PICTURES = ("heatmap", "lines", "heads", "layers", "ends", "bars", "card")
+ATTENTION_VIEWS = ("heatmap", "lines", "heads", "layers", "ends")
+PICTURES = (*ATTENTION_VIEWS, "bars", "card")
+MATRICES = (*ATTENTION_VIEWS, "card", "numbers")
 PICTURE_TYPES = {"png": "image/png", "svg": "image/svg+xml", "pdf": "application/pdf"}
 NUMBER_TYPES = {"csv": "text/csv", "npz": "application/octet-stream", "json": "application/json"}
 STUDY_TYPES = {**PICTURE_TYPES, "csv": "text/csv", "json": "application/json"}
@@ -28,6 +30,14 @@ class File:
     name: str
     media_type: str
     content: bytes
+
+
+def page_options(options: Any) -> tuple[Language, str]:
+    """Language and view of an interactive file; what is unknown becomes the default."""
+    given = options if isinstance(options, dict) else {}
+    language: Language = "ko" if given.get("lang") == "ko" else "en"
+    view = given.get("view")
+    return language, view if view in ATTENTION_VIEWS else ATTENTION_VIEWS[0]
 
 
 @dataclass(frozen=True)
@@ -42,8 +52,10 @@ class Wanted:
     hide_special: bool
     fade: float
     stretch: bool  # colours up to the largest weight in the picture instead of up to 1
-    language: str
+    language: Language
     link: str
+    is_moved: bool                    # value-weighted attention instead of plain weights
+    moved: np.ndarray | None = None   # (L, H, T, T), put in where it is wanted
 
     @classmethod
     def checked(cls, what: Any, ending: Any, options: Any, num_layers: int,
@@ -70,7 +82,8 @@ class Wanted:
             options.get("words") is True, options.get("hide_special") is True, float(fade),
             options.get("stretch") is True,
             language if language in LANGUAGES else "en",
-            clean(link[:LONGEST_LINK]) if isinstance(link, str) else "")
+            clean(link[:LONGEST_LINK]) if isinstance(link, str) else "",
+            options.get("moved") is True and options.get("layer") != views.ROLLOUT)
 
 
 def _chosen(name: str, value: Any, most: int, others: tuple[str, ...]) -> int | str:
@@ -123,7 +136,8 @@ def _stem(wanted: Wanted) -> str:
              "lines": f"-layer-{wanted.layer}-head-{wanted.head}",
              "numbers": f"-layer-{wanted.layer}-head-{wanted.head}",
              "heads": f"-layer-{wanted.layer}"}.get(wanted.what, "")
-    return f"microscope-{wanted.what}{place}"
+    kind = "-value-weighted" if wanted.is_moved and wanted.what in MATRICES else ""
+    return f"microscope-{wanted.what}{place}{kind}"
 
 
 # ---------------------------------------------------------------------------------- numbers
@@ -132,7 +146,7 @@ def _stem(wanted: Wanted) -> str:
 def _view(prediction: Prediction, wanted: Wanted) -> views.View:
     """The matrix on the screen."""
     return _shown(prediction, wanted,
-                  views.select(prediction.attentions, wanted.layer, wanted.head))
+                  views.select(_matrices(prediction, wanted), wanted.layer, wanted.head))
 
 
 def _csv(prediction: Prediction, wanted: Wanted, model: Mapping[str, Any]) -> bytes:
@@ -172,7 +186,8 @@ def _json(prediction: Prediction, wanted: Wanted, model: Mapping[str, Any]) -> b
                "truncated": prediction.truncated})
     described = {
         **answer, "checkpoint": {"name": model["name"], "hash": model["hash"]},
-        "view": {"layer": wanted.layer, "head": wanted.head, "tokens": view.tokens,
+        "view": {"layer": wanted.layer, "head": wanted.head,
+                 "value_weighted": wanted.is_moved, "tokens": view.tokens,
                  "weights": view.weights.tolist(), "hidden_share": view.hidden_share},
         "head_tags": [[tag.to_dict() for tag in layer] for layer in tags],
         "link": wanted.link,
@@ -214,8 +229,8 @@ def _heads(prediction: Prediction, wanted: Wanted, model: Mapping[str, Any]):
     from bert.drawing.figures import draw_heads
     num_layers = len(prediction.attentions)
     layer = wanted.layer if isinstance(wanted.layer, int) else num_layers
-    heads = prediction.attentions[layer - 1]
-    tags = views.head_tags(prediction.encoding, heads[None])[0]
+    heads = _matrices(prediction, wanted)[layer - 1]
+    tags = views.head_tags(prediction.encoding, prediction.attentions[layer - 1][None])[0]
     matrices = np.stack([_shown(prediction, wanted, head).weights for head in heads])
     captions = [f"{say(wanted.language, 'head_n', n=number)} · {tag_name(tag, wanted.language)}"
                 for number, tag in enumerate(tags, 1)]
@@ -226,7 +241,7 @@ def _heads(prediction: Prediction, wanted: Wanted, model: Mapping[str, Any]):
 def _layers(prediction: Prediction, wanted: Wanted, model: Mapping[str, Any]):
     from bert.drawing.figures import draw_layers
     shown = np.stack([np.stack([_shown(prediction, wanted, head).weights for head in layer])
-                      for layer in prediction.attentions])
+                      for layer in _matrices(prediction, wanted)])
     return draw_layers(shown, say(wanted.language, "view_layers"), wanted.fade, wanted.language,
                        _brightest(shown, wanted))
 
@@ -234,7 +249,8 @@ def _layers(prediction: Prediction, wanted: Wanted, model: Mapping[str, Any]):
 def _ends(prediction: Prediction, wanted: Wanted, model: Mapping[str, Any]):
     from bert.drawing.figures import draw_first_and_last
     num_layers = len(prediction.attentions)
-    both = [_shown(prediction, wanted, views.select(prediction.attentions, layer, wanted.head))
+    matrices = _matrices(prediction, wanted)
+    both = [_shown(prediction, wanted, views.select(matrices, layer, wanted.head))
             for layer in (1, num_layers)]
     titles = [f"{say(wanted.language, 'layer_n', n=layer)} · {head_name(wanted)}"
               for layer in (1, num_layers)]
@@ -253,6 +269,12 @@ def _card(prediction: Prediction, wanted: Wanted, model: Mapping[str, Any]):
     return draw_card(prediction.text, prediction.keys, prediction.probabilities, view.tokens,
                      view.weights, selection_name(wanted), footer, wanted.link, wanted.fade,
                      wanted.language, _brightest(view.weights, wanted))
+
+
+def _matrices(prediction: Prediction, wanted: Wanted) -> np.ndarray:
+    """What is drawn: the weights, or how much each look moves. Tags, rollout and the sentence under
+    first and last stay those of the weights."""
+    return prediction.attentions if wanted.moved is None else wanted.moved
 
 
 def _brightest(weights: np.ndarray, wanted: Wanted) -> float:
@@ -278,7 +300,8 @@ def selection_name(wanted: Wanted) -> str:
         return say(wanted.language, "rollout")
     if wanted.layer == views.MEAN:
         return say(wanted.language, "mean_layers")
-    return f"{say(wanted.language, 'layer_n', n=wanted.layer)} · {head_name(wanted)}"
+    kind = f" · {say(wanted.language, 'moved')}" if wanted.is_moved else ""
+    return f"{say(wanted.language, 'layer_n', n=wanted.layer)} · {head_name(wanted)}{kind}"
 
 
 def tag_name(tag: views.Tag, language: str) -> str:

@@ -1,21 +1,24 @@
 """How the page is served: theme, styles and scripts, and which requests are taken."""
 
-import json
+import inspect
 import os
-from dataclasses import asdict
+import tempfile
+from collections.abc import Callable
+from functools import lru_cache
+from importlib.util import find_spec
 from typing import Any
 
 import gradio as gr
+from gradio.utils import get_function_description
 from starlette.middleware import Middleware
-from starlette.responses import Response
-from starlette.routing import Mount
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from bert.drawing.texts import PAGE, colours, texts
+from bert.drawing.texts import PAGE
+from bert.page.boot import boot_data
 from bert.page.limits import RequestLimits
-from bert.page.tour import steps
-from bert.studies import GROUPS
-from bert.studies.base import LONGEST
 
 FONTS = PAGE.parent / "fonts"
 FONT = ["Microscope Gothic", "system-ui", "sans-serif"]  # none is fetched from anywhere
@@ -25,7 +28,7 @@ def theme() -> gr.themes.Base:
     """Gradio's own, with our font and the colours of the scripts."""
     fonts = [gr.themes.Font(name) for name in FONT]
     return gr.themes.Base(primary_hue="indigo", neutral_hue="slate", font=fonts,
-                          spacing_size="sm").set(
+                          font_mono=["ui-monospace", "monospace"], spacing_size="sm").set(
         body_background_fill="#f3f5f8", body_background_fill_dark="#0d1117",
         block_background_fill_dark="#161c25", background_fill_primary_dark="#161c25",
         background_fill_secondary_dark="#1f2733", border_color_primary_dark="#2b3542",
@@ -46,44 +49,72 @@ class PageFiles(StaticFiles):
         return response
 
 
+@lru_cache(maxsize=1)
+def boot_response() -> Response:
+    return JSONResponse(boot_data(), headers={"Cache-Control": "no-cache"})
+
+
+def send_boot(request: Request) -> Response:
+    """What the scripts know before they ask; apart from the page, which is not compressed."""
+    return boot_response()
+
+
 def head() -> str:
-    """What the scripts know before they ask: texts, colours, studies, the tour, the gallery."""
-    cards = json.loads((PAGE / "data" / "gallery.json").read_text(encoding="utf-8"))
-    gallery = [{name: card[name] for name in ("key", "title", "says", "tab", "text", "options")}
-               for card in cards]
-    boot = json.dumps({
-        "texts": texts(), "colours": colours(), "limit": LONGEST,
-        "tour": [asdict(step) for step in steps()], "gallery": gallery, "studies": {
-            group: {study.name: study.description() for study in studies}
-            for group, studies in GROUPS.items()}}, ensure_ascii=False).replace("<", "\\u003c")
+    """Styles, and what the first picture needs: fetched at once instead of one after the other."""
     return ('<link rel="stylesheet" href="microscope/style.css">\n'
             '<link rel="stylesheet" href="microscope/studies.css">\n'
             '<link rel="preload" href="microscope/fonts/MicroscopeGothic.woff2" as="font" '
             'type="font/woff2" crossorigin>\n'
-            f'<script type="application/json" id="microscope-boot">{boot}</script>\n'
+            '<link rel="preload" href="microscope/boot.json" as="fetch" crossorigin>\n'
             + "".join(f'<link rel="modulepreload" href="microscope/{path}">\n'
                       for path in first_scripts()))
 
 
 def first_scripts() -> list[str]:
-    """What the first picture needs: fetched at once instead of one after the other."""
+    """The scripts of the first picture."""
     return [path.relative_to(PAGE).as_posix() for folder in ("components", "views", "shared")
-            for path in sorted((PAGE / folder).glob("*.js"))]
+            for path in sorted((PAGE / folder).glob("*.js")) if path.stem != "standalone"]
+
+
+def check_machine() -> None:
+    """Say before the page is built what this machine lacks."""
+    folder = os.environ.get("GRADIO_TEMP_DIR") or tempfile.gettempdir()
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except OSError as error:
+        raise OSError(f"no place for temporary files ({error}): name one with GRADIO_TEMP_DIR"
+                      ) from None
+    if has_mcp() and find_spec("mcp") is None:
+        raise ImportError("GRADIO_MCP_SERVER needs a package: run `python -m pip install "
+                          "\"mcp<2\"`, then start again")
+
+
+def has_mcp() -> bool:
+    """Whether the documented endpoints are offered as tools for language models, too."""
+    return os.environ.get("GRADIO_MCP_SERVER", "").lower() == "true"
+
+
+def describe_arguments(demo: gr.Blocks, handler: Callable) -> None:
+    """Give the API view of an endpoint the words of its docstring."""
+    _, described, _ = get_function_description(handler)
+    event = next(event for event in demo.fns.values() if event.api_name == handler.__name__)
+    for argument, name in zip(event.inputs, inspect.signature(handler).parameters, strict=True):
+        argument.label = name
+        argument._api_info = {**argument._api_info, "additional_description": described[name]}
 
 
 def launch_options(at_once: int = max(os.cpu_count() or 1, 2)) -> dict[str, Any]:
     """How the page is served; `demo.launch(**launch_options())` is all of it."""
-    has_mcp = os.environ.get("GRADIO_MCP_SERVER", "").lower() == "true"
+    reloads = bool(os.environ.get("GRADIO_WATCH_DIRS"))  # set by `gradio app.py`
     return {
         "theme": theme(), "head": head(), "footer_links": ["api"],
         "favicon_path": PAGE / "icon.svg",
-        "app_kwargs": {"routes": [Mount("/microscope/fonts", PageFiles(directory=FONTS)),
+        "app_kwargs": {"routes": [Route("/microscope/boot.json", send_boot),
+                                  Mount("/microscope/fonts", PageFiles(directory=FONTS)),
                                   Mount("/microscope", PageFiles(directory=PAGE))],
                        "middleware": [Middleware(RequestLimits, at_once=at_once,
-                                                 has_mcp=has_mcp)]},
+                                                 has_mcp=has_mcp(), reloads=reloads)]},
         "run_history": False, "ssr_mode": False, "share": False, "enable_monitoring": False,
-        "mcp_server": has_mcp, "pwa": False, "max_file_size": 1, "state_session_capacity": 100,
+        "mcp_server": has_mcp(), "pwa": False, "max_file_size": 1, "state_session_capacity": 100,
         "quiet": True,
     }
-
-

@@ -1,7 +1,10 @@
-"""The gallery: six examples worth a click, each with a claim that the shipped model must keep.
+"""Examples worth a click, each with a claim that the shipped model must keep.
+
+    gallery.json          six cards for the page
+    study_examples.json   what the pre-trained stage gets right and wrong, for the views of it
 
     python -m bert.page.gallery    after new weights: take the first candidate of each card whose
-                                   claim holds, and write it into assets/page/data/gallery.json
+                                   claim holds, and write it into the files in assets/page/data
 
 A claim is a function that gets an example and gives back the options with which the example keeps
 it, or nothing. Which head it is depends on the weights: an example without one gets it there.
@@ -25,9 +28,11 @@ from bert.explain.word_order import reordered
 from bert.studies import STUDIES
 from bert.studies.base import StudyContext
 
-FILE = PAGE / "data" / "gallery.json"
+DATA = PAGE / "data"
+GALLERY, STUDY_EXAMPLES = "gallery.json", "study_examples.json"
 ALIKE, UNRELATED = 0.95, 0.5   # cosines in the last layer: of the pair, of the page's examples
-CLEARLY = 0.6                  # of a head's attention; of the answer after words changed places
+CLEARLY = 0.6                  # of a head's attention; of an answer that counts
+WIDE = 10                      # a hidden piece that is guessed later than this was missed
 UNDECIDED = 0.2                # a second feeling as large as this
 TURNED = 0.4                   # what the new answer has at least
 
@@ -46,12 +51,18 @@ class Example:
     language: str              # of the text
     text: str
     options: Options = field(default_factory=dict)
-    meant: str | None = None   # the feeling that a person hears
+    meant: str | None = None   # what a person would answer
 
 
 def gallery() -> list[Example]:
     """The cards in their order."""
-    return [_example(card, card) for card in _cards()]
+    return [_example(card, card) for card in _cards(GALLERY)]
+
+
+def study_examples(tab: str, language: str) -> list[Example]:
+    """Examples for the view of a pre-training task, in a language: one right, one wrong."""
+    examples = [_example(card, card) for card in _cards(STUDY_EXAMPLES)]
+    return [example for example in examples if (example.tab, example.language) == (tab, language)]
 
 
 def check(example: Example, classifier: EmotionClassifier) -> bool:
@@ -66,11 +77,11 @@ def choose(card: dict[str, Any], classifier: EmotionClassifier) -> Example:
         options = CLAIMS[example.claim](example, classifier)
         if options is not None:
             return replace(example, options=options)
-    raise UserError(f"no candidate of {card['key']!r} keeps its claim: write others into {FILE}")
+    raise UserError(f"no candidate of {card['key']!r} keeps its claim: write others beside it")
 
 
-def _cards() -> list[dict[str, Any]]:
-    return json.loads(FILE.read_text(encoding="utf-8"))
+def _cards(name: str) -> list[dict[str, Any]]:
+    return json.loads((DATA / name).read_text(encoding="utf-8"))
 
 
 def _example(card: dict[str, Any], chosen: dict[str, Any]) -> Example:
@@ -139,20 +150,60 @@ def _misses_irony(example: Example, classifier: EmotionClassifier) -> Options | 
     return example.options if found.confident and found.label != example.meant else None
 
 
+def _hidden(example: Example, classifier: EmotionClassifier) -> tuple[list[int], Options]:
+    """The rank of every hidden piece, and which words are hidden; 0: not in the vocabulary."""
+    data = STUDIES["masked_word"].answer(StudyContext(classifier), example.text, example.options)
+    return ([blank["rank"] or 0 for blank in data["blanks"]],
+            {"masked": ".".join(map(str, data["chosen"]))})
+
+
+def _guesses(example: Example, classifier: EmotionClassifier) -> Options | None:
+    """A hidden word that is the pre-trained network's first guess."""
+    ranks, options = _hidden(example, classifier)
+    return options if set(ranks) == {1} else None
+
+
+def _misses(example: Example, classifier: EmotionClassifier) -> Options | None:
+    """A hidden word of which a piece is far from the pre-trained network's first guesses."""
+    ranks, options = _hidden(example, classifier)
+    return options if 0 not in ranks and max(ranks) > WIDE else None
+
+
+def _verdict(example: Example, classifier: EmotionClassifier) -> str | None:
+    """"follows" or "random", if the pre-trained network is clear about the second text."""
+    data = STUDIES["next_sentence"].answer(StudyContext(classifier), example.text, example.options)
+    share = data["probabilities"][0]
+    return "follows" if share >= CLEARLY else "random" if share <= 1 - CLEARLY else None
+
+
+def _judges(example: Example, classifier: EmotionClassifier) -> Options | None:
+    """A second text of which the network clearly says what a person says."""
+    return example.options if _verdict(example, classifier) == example.meant else None
+
+
+def _misjudges(example: Example, classifier: EmotionClassifier) -> Options | None:
+    """A second text of which it clearly says the contrary."""
+    return (example.options if _verdict(example, classifier) not in (None, example.meant)
+            else None)
+
+
 CLAIMS: dict[str, Callable[[Example, EmotionClassifier], Options | None]] = {
     "same_vector": _same_vector, "flips": _flips, "looks_ahead": _looks_ahead,
     "hangs_on_a_head": _hangs_on_a_head, "needs_its_order": _needs_its_order,
-    "misses_irony": _misses_irony}
+    "misses_irony": _misses_irony, "guesses": _guesses, "misses": _misses, "judges": _judges,
+    "misjudges": _misjudges}
 
 
 def main() -> None:
     classifier = EmotionClassifier.load(Path("checkpoints/emotion"))
-    cards = []
-    for card in _cards():
-        chosen = choose(card, classifier)
-        print(f"{chosen.key}: {chosen.text} {chosen.options}")
-        cards.append({**asdict(chosen), "candidates": card["candidates"]})
-    FILE.write_text(json.dumps(cards, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+    for name in (GALLERY, STUDY_EXAMPLES):
+        cards = []
+        for card in _cards(name):
+            chosen = choose(card, classifier)
+            print(f"{chosen.key}: {chosen.text} {chosen.options}")
+            cards.append({**asdict(chosen), "candidates": card["candidates"]})
+        (DATA / name).write_text(json.dumps(cards, ensure_ascii=False, indent=2) + "\n",
+                                 encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -6,37 +6,49 @@ make it fetch something from another.
 """
 
 import asyncio
+import inspect
 import json
 import re
-from collections.abc import Awaitable, Callable, MutableMapping
+import traceback
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
 
-from bert.errors import UserError
-
 Message = MutableMapping[str, Any]
-Receive, Send = Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
 
-LARGEST_REQUEST = 1_000_000  # bytes; several times the longest conversation
+LARGEST_REQUEST = 1_000_000  # bytes; more than the longest conversation (bert/page/visit.py)
+DEEPEST = 30                 # brackets within brackets; the page sends six
 MOST_WAITING = 100           # questions that wait for a slot
 HEADERS = ((b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"same-origin"))
-API = "(?:gradio_api/)?"
-ENDPOINTS = "(?:predict|attention|attribute|moved|study|export)"
+QUEUED = "call/(?P<by_name>v2/)?(?P<queued>predict|attention)"
 READ = re.compile(                 # GET and HEAD
-    r"(?:|config|theme\.css|favicon\.ico|robots\.txt|manifest\.json|openapi\.json"
+    r"(?:|config|theme\.css|favicon\.ico|robots\.txt|manifest\.json"
     r"|microscope/.*|assets/.*|static/.*|svelte/.*"
-    rf"|{API}(?:info|startup-events|app_id|config|openapi\.json|heartbeat/[\w-]+|queue/data"
-    rf"|call/{ENDPOINTS}/\w+|queue/status))")
-ASKED = re.compile(rf"{API}(?:run|api)/{ENDPOINTS}/?")  # POST: the caller waits for the answer
-SENT = re.compile(rf"{API}(?:call/{ENDPOINTS}(?:/v2)?|queue/join|cancel|reset)/?")  # POST, others
-MCP = re.compile(rf"{API}mcp(?:/.*)?")
-FILE_MARK = "gradio.FileData"      # of a value that Gradio takes for a file to fetch
+    rf"|gradio_api/(?:info|startup-events|app_id|openapi\.json|heartbeat/[\w-]+|queue/data"
+    rf"|{QUEUED}/\w+))")
+ASKED = re.compile(                # POST: the caller waits for the answer
+    r"gradio_api/(?:run|api)/(?P<asked>predict|attention|attribute|moved|study|export)/?")
+SENT = re.compile(rf"gradio_api/(?:{QUEUED}|(?P<joined>queue/join)|cancel|reset)/?")  # POST
+MCP = re.compile(r"gradio_api/mcp(?:/.*)?")
+RELOAD = re.compile(r"gradio_api/dev/reload")
+FILE_KEYS = {"path", "file", "component"}  # of what Gradio takes for a file, or a part made of one
 
 BUSY = ("Many people are asking right now: try again in a moment. "
         "지금 많은 분이 묻고 있어요: 잠시 뒤에 다시 시도해 주세요.")
+FAILED = ("Something went wrong here, and the server has noted it: try another text. "
+          "문제가 생겨서 서버에 적어 두었어요: 다른 글로 해 보세요.")
 UNREADABLE = 'The request cannot be read: send JSON such as {"data": ["a text"]}.'
 UNKNOWN = "There is no such endpoint: choose predict or attention."
 NO_FILES = "There are no files here: the page takes and gives none."
 TOO_LARGE = f"The request has more than {LARGEST_REQUEST:,} bytes: send a shorter text."
+
+
+class Refusal(Exception):
+    """A request that goes no further."""
+
+    def __init__(self, status: int, sentence: str) -> None:
+        self.status, self.sentence = status, sentence
 
 
 class RequestLimits:
@@ -44,45 +56,54 @@ class RequestLimits:
     that many people are asking; who leaves while waiting is not worked for."""
 
     def __init__(self, app: Callable, at_once: int, most_waiting: int = MOST_WAITING,
-                 has_mcp: bool = False) -> None:
-        self.app, self.most_waiting, self.has_mcp = app, most_waiting, has_mcp
-        self.slots = asyncio.Semaphore(at_once)
+                 has_mcp: bool = False, reloads: bool = False) -> None:
+        self.app, self.slots, self.most_waiting = app, asyncio.Semaphore(at_once), most_waiting
+        self.has_mcp, self.reloads = has_mcp, reloads
         self.waiting = 0
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        send = with_headers(send)
-        root = scope.get("root_path", "")
-        route = scope["path"].removeprefix(root).removeprefix("/")
-        is_reading = scope["method"] in ("GET", "HEAD")
-        if (is_reading and READ.fullmatch(route)) or (self.has_mcp and MCP.fullmatch(route)):
-            await self.app(scope, receive, send)
-        elif is_reading or not (ASKED.fullmatch(route) or SENT.fullmatch(route)):
-            await refuse(send, 404, UNKNOWN)
-        else:
-            await self.take(scope, receive, send, waits=bool(ASKED.fullmatch(route)))
-
-    async def take(self, scope: Message, receive: Receive, send: Send, waits: bool) -> None:
-        """A request with a body: checked, and if the caller waits for an answer, in its turn."""
+        answer = OneSentence(send)
         try:
+            await self.take(scope, receive, answer)
+        except Refusal as refusal:
+            await answer.refuse(refusal.status, refusal.sentence)
+        except Exception:
+            if answer.has_begun:
+                raise
+            traceback.print_exc()
+            await answer.refuse(500, FAILED)
+
+    async def take(self, scope: Message, receive: Receive, answer: "OneSentence") -> None:
+        """Pass on what is allowed: as it is, or with its body checked and in its turn."""
+        route = scope["path"].removeprefix(scope.get("root_path", "")).removeprefix("/")
+        if self.has_mcp and MCP.fullmatch(route):  # has its own form for errors
+            body = await whole_body(receive)
+            if body is not None:
+                read_body(body)
+                await self.app(scope, first(body, receive), answer.send)
+        elif scope["method"] in ("GET", "HEAD") and (
+                READ.fullmatch(route) or (self.reloads and RELOAD.fullmatch(route))):
+            await self.app(scope, receive, answer)
+        elif scope["method"] == "POST" and (found := ASKED.fullmatch(route)
+                                            or SENT.fullmatch(route)):
             body = await whole_body(receive)
             if body is None:
                 return
-            check_body(body)
-        except UserError as error:
-            await refuse(send, 413 if str(error) == TOO_LARGE else 422, str(error))
-            return
-        if not waits:
-            await self.app(scope, first(body, receive), send)
-        elif self.slots.locked() and self.waiting >= self.most_waiting:
-            await refuse(send, 503, BUSY)
-        elif await self.has_slot(receive):
-            try:
-                await self.app(scope, first(body, receive), send)
-            finally:
-                self.slots.release()
+            check_values(read_body(body), found.groupdict(), scope["app"].get_blocks().fns)
+            if found.re is SENT:
+                await self.app(scope, first(body, receive), answer)
+            elif self.slots.locked() and self.waiting >= self.most_waiting:
+                raise Refusal(503, BUSY)
+            elif await self.has_slot(receive):
+                try:
+                    await self.app(scope, first(body, receive), answer)
+                finally:
+                    self.slots.release()
+        else:
+            raise Refusal(404, UNKNOWN)
 
     async def has_slot(self, receive: Receive) -> bool:
         """Wait for a slot; False when the visitor left before it came."""
@@ -102,22 +123,96 @@ class RequestLimits:
                 unfinished.cancel()
 
 
-def check_body(body: bytes) -> None:
-    """Refuse what is no JSON, and what Gradio would take for a file to fetch."""
+class OneSentence:
+    """A `send` with our headers, in which what Gradio or a bug leaves of an answer that failed
+    becomes a sentence as well."""
+
+    def __init__(self, send: Send) -> None:
+        self.send, self.has_begun = send, False
+        self.status, self.body = 200, bytearray()
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            if self.status >= 400:
+                return
+            message = {**message, "headers": [*message.get("headers", ()), *HEADERS]}
+        elif self.status >= 400:
+            self.body += message.get("body", b"")
+            if not message.get("more_body"):
+                await self.refuse(self.status, sentence_in(self.status, bytes(self.body)))
+            return
+        self.has_begun = True
+        await self.send(message)
+
+    async def refuse(self, status: int, sentence: str) -> None:
+        body = json.dumps({"error": sentence}, ensure_ascii=False).encode()
+        self.has_begun = True
+        await self.send({"type": "http.response.start", "status": status, "headers": [
+            (b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()),
+            *HEADERS]})
+        await self.send({"type": "http.response.body", "body": body})
+
+
+def sentence_in(status: int, body: bytes) -> str:
+    """What a failed answer says, or what its status means."""
+    try:
+        said = json.loads(body)["error"]
+    except (ValueError, KeyError, TypeError):
+        said = None
+    if isinstance(said, str):
+        return said
+    if status >= 500:
+        return BUSY if status == 503 else FAILED
+    return UNKNOWN if status in (404, 405) else UNREADABLE
+
+
+def read_body(body: bytes) -> dict[str, Any]:
+    """What is sent: an object in JSON, in which nothing could be taken for a file to fetch."""
     try:
         given = json.loads(body or b"{}")
-    except ValueError:
-        raise UserError(UNREADABLE) from None
+    except (ValueError, RecursionError):
+        raise Refusal(422, UNREADABLE) from None
     if not isinstance(given, dict):
-        raise UserError(UNREADABLE)
-    if names_a_file(given):
-        raise UserError(NO_FILES)
+        raise Refusal(422, UNREADABLE)
+    check_no_files(given)
+    return given
 
 
-def names_a_file(value: Any) -> bool:
-    if isinstance(value, dict):
-        return value.get("_type") == FILE_MARK or any(map(names_a_file, value.values()))
-    return isinstance(value, list) and any(map(names_a_file, value))
+def check_no_files(value: Any, depth: int = 0) -> None:
+    if depth > DEEPEST:
+        raise Refusal(422, UNREADABLE)
+    if isinstance(value, dict) and FILE_KEYS & value.keys():
+        raise Refusal(422, NO_FILES)
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    for one in inner:
+        check_no_files(one, depth + 1)
+
+
+def check_values(given: Mapping[str, Any], route: Mapping[str, str | None],
+                 events: Mapping[int, Any]) -> None:
+    """Whether what is asked for exists and gets the values it needs. Gradio's queue is for the
+    documented endpoints; the page's own events wait for their slot here."""
+    name, number = route.get("asked") or route.get("queued"), given.get("fn_index")
+    if name is None and not route.get("joined"):
+        return  # cancel and reset name no event
+    if number is not None and type(number) is not int:
+        raise Refusal(422, UNREADABLE)
+    event = (events.get(number) if number is not None
+             else next((event for event in events.values() if event.api_name == name), None))
+    if event is None or event.fn is None or not (event.queue or route.get("asked")):
+        raise Refusal(404, UNKNOWN)
+    if route.get("by_name"):
+        needed = list(inspect.signature(event.fn).parameters)
+        if given.keys() != set(needed):
+            raise Refusal(422, f"Send {event.api_name} exactly these: {', '.join(needed)}.")
+        return
+    values = given.get("data")
+    if not isinstance(values, list):
+        raise Refusal(422, UNREADABLE)
+    if len(values) < len(event.inputs):
+        raise Refusal(422, f"{len(values)} of {len(event.inputs)} values were sent: "
+                           f"{event.api_name} needs all of them.")
 
 
 async def left(receive: Receive) -> None:
@@ -135,7 +230,7 @@ async def whole_body(receive: Receive) -> bytes | None:
             return None
         body += message.get("body", b"")
         if len(body) > LARGEST_REQUEST:
-            raise UserError(TOO_LARGE)
+            raise Refusal(413, TOO_LARGE)
         if not message.get("more_body"):
             return bytes(body)
 
@@ -147,18 +242,3 @@ def first(body: bytes, receive: Receive) -> Receive:
     async def again() -> Message:
         return messages.pop() if messages else await receive()
     return again
-
-
-def with_headers(send: Send) -> Send:
-    async def send_more(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            message = {**message, "headers": [*message.get("headers", ()), *HEADERS]}
-        await send(message)
-    return send_more
-
-
-async def refuse(send: Send, status: int, sentence: str) -> None:
-    body = json.dumps({"error": sentence}, ensure_ascii=False).encode()
-    await send({"type": "http.response.start", "status": status, "headers": [
-        (b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]})
-    await send({"type": "http.response.body", "body": body})

@@ -1,6 +1,6 @@
 """The checkpoint that the page serves: loaded once, when it is first needed."""
 
-from functools import cached_property
+import threading
 from pathlib import Path
 
 from bert.classifier import EmotionClassifier
@@ -13,12 +13,17 @@ class Served:
 
     def __init__(self, checkpoint: Path = Path("checkpoints/emotion")) -> None:
         self.checkpoint = checkpoint
+        self._lock = threading.Lock()
+        self._context: StudyContext | None = None
 
-    @cached_property
-    def classifier(self) -> EmotionClassifier:
-        return EmotionClassifier.load(self.checkpoint)
-
-    @cached_property
+    @property
     def context(self) -> StudyContext:
-        """What the studies share."""
-        return StudyContext(self.classifier)
+        """What the studies share; visitors who come at the same time wait for one loading."""
+        with self._lock:
+            if self._context is None:
+                self._context = StudyContext(EmotionClassifier.load(self.checkpoint))
+            return self._context
+
+    @property
+    def classifier(self) -> EmotionClassifier:
+        return self.context.classifier

@@ -1,9 +1,11 @@
 """What a browser tells of a visit, and what it gets for a text."""
 
 import json
+from functools import lru_cache
 from typing import Annotated, Any
 
 import numpy as np
+import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from bert.classifier import EmotionClassifier, Prediction
@@ -18,7 +20,10 @@ from bert.page.replies import Reply, escape, reply, reply_without_classifier
 from bert.studies.base import LONGEST, class_list
 
 MOST_TEXTS = 200   # of a conversation
+MOST_LETTERS = 100_000  # of all its texts together: a request holds them twice
 REPLAYED = 12      # answers that are given again after a reload
+RELOAD = ("The page sent something that cannot be read: reload it. "
+          "페이지를 새로 고쳐 주세요.")
 Chat = list[dict[str, Any]]  # messages of gr.Chatbot
 
 
@@ -37,8 +42,7 @@ class Visit(BaseModel):
         try:
             return cls.model_validate_json(given if isinstance(given, str) and given else "{}")
         except ValidationError:
-            raise UserError("The page sent something that cannot be read: reload it. "
-                            "페이지를 새로 고쳐 주세요.") from None
+            raise UserError(RELOAD) from None
 
     @property
     def shown(self) -> int:
@@ -47,8 +51,10 @@ class Visit(BaseModel):
         return last if self.current is None or not 0 <= self.current <= last else self.current
 
     def saying(self, text: str) -> "Visit":
-        """The visit with one more text, which is on show."""
+        """The visit with one more text, which is on show; the oldest make room for it."""
         texts = [*self.texts[-(MOST_TEXTS - 1):], text]
+        while sum(map(len, texts)) > MOST_LETTERS:
+            del texts[0]
         return self.model_copy(update={"texts": texts, "current": len(texts) - 1, "text": None})
 
     def choosing(self, chat: Chat, number: int) -> "Visit":
@@ -65,6 +71,7 @@ def read(classifier: EmotionClassifier, text: str) -> Prediction:
     return Prediction(encoding, (), np.zeros(0, dtype=np.float32), False, attentions)
 
 
+@lru_cache(maxsize=1)  # reads the weights for their hash
 def describe(classifier: EmotionClassifier) -> dict[str, Any]:
     """What the page says of the checkpoint."""
     checkpoint = classifier.checkpoint
@@ -75,37 +82,49 @@ def describe(classifier: EmotionClassifier) -> dict[str, Any]:
             "limit": classifier.config.max_position_embeddings}
 
 
-def head_that_matters(classifier: EmotionClassifier, text: str) -> tuple[int, int]:
-    """Layer and head, from 1, whose attention weights carry most of the answer's margin (Michel et
-    al. 2019); the last layer's first head where there is no answer."""
+def read_with_head(classifier: EmotionClassifier,
+                   text: str) -> tuple[Prediction, tuple[int, int]]:
+    """The answer, and the layer and head, from 1, whose attention weights carry most of its margin
+    (Michel et al. 2019), from one pass forward and backward; without a classifier the last layer's
+    first head."""
     if not classifier.checkpoint.has_classifier:
-        return classifier.config.num_hidden_layers, 1
-    found = importance(gradients(classifier, text, Target.leading(classifier, text).margin))
-    layer, head = np.unravel_index(int(found.argmax()), found.shape)
-    return int(layer) + 1, int(head) + 1
+        return read(classifier, text), (classifier.config.num_hidden_layers, 1)
+    found = gradients(classifier, text,
+                      lambda logits: Target(int(logits.argmax())).margin(logits))
+    weight = importance(found)                                                       # (L, H)
+    layer, head = np.unravel_index(int(weight.argmax()), weight.shape)
+    probabilities = torch.from_numpy(found.logits).softmax(dim=-1).numpy()
+    is_confident = bool(probabilities.max() >= classifier.config.confidence_threshold)
+    return (Prediction(found.encoding, classifier.keys, probabilities, is_confident,
+                       found.attentions), (int(layer) + 1, int(head) + 1))
+
+
+def answer_data_of(classifier: EmotionClassifier, text: str) -> dict[str, Any]:
+    """What the browser draws of one text."""
+    prediction, head = read_with_head(classifier, text)
+    return {**answer_data(prediction.encoding, prediction.attentions),
+            "model": describe(classifier), "probabilities": prediction.probabilities.tolist(),
+            "confident": prediction.confident, "matters": head,
+            "care": speaks_of_self_harm(prediction.text)}
 
 
 def answer(classifier: EmotionClassifier, visit: Visit) -> str:
-    """What the browser draws of the text on show, as the value of Bars."""
+    """The value of Bars: what the browser draws of the text on show, and the conversation."""
     if not visit.texts:
         return ""
-    text = visit.texts[visit.shown]
-    prediction = read(classifier, text)
-    return json.dumps({"messages": visit.texts, "current": visit.shown, "answer": {
-        **answer_data(prediction.encoding, prediction.attentions), "model": describe(classifier),
-        "probabilities": prediction.probabilities.tolist(), "confident": prediction.confident,
-        "matters": head_that_matters(classifier, text),
-        "care": speaks_of_self_harm(prediction.text)}}, ensure_ascii=False)
+    return json.dumps({"messages": visit.texts, "current": visit.shown,
+                       "answer": answer_data_of(classifier, visit.texts[visit.shown])},
+                      ensure_ascii=False)
 
 
 def explained(classifier: EmotionClassifier, text: str,
               language: Language) -> tuple[Reply, Attribution | None]:
     """The reply of the chat, and how much each piece speaks for the leading class."""
-    prediction = read(classifier, text)
+    prediction, head = read_with_head(classifier, text)
     if not classifier.checkpoint.has_classifier:
         return reply_without_classifier(prediction.encoding, language), None
     found = attribute(classifier, text, prediction.label)
-    return reply(prediction, found, language, head_that_matters(classifier, text)), found
+    return reply(prediction, found, language, head), found
 
 
 def colour_words(classifier: EmotionClassifier, visit: Visit) -> str:
@@ -150,7 +169,6 @@ def conversation(classifier: EmotionClassifier, visit: Visit) -> Chat:
 
 
 def moved_shares(classifier: EmotionClassifier, text: str) -> np.ndarray:
-    """How much each look moves, ‖α f(x)‖, as a share of the largest: (L·H, T, T)."""
+    """How much each look moves, ‖α f(x)‖, as a share of the largest: (L, H, T, T)."""
     found = norms(classifier, classifier.run_with_cache(text))
-    shares = found / max(float(found.max()), 1e-12)
-    return shares.reshape(-1, *found.shape[2:])
+    return found / max(float(found.max()), 1e-12)

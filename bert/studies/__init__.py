@@ -4,6 +4,7 @@ from bert.studies import (
     ablation,
     compare,
     forward,
+    head_kinds,
     hidden,
     layer,
     lens,
@@ -14,15 +15,16 @@ from bert.studies import (
     report,
     stages,
     teach,
+    trial,
     word_order,
 )
 from bert.studies.base import Study
 
 GROUPS: dict[str, tuple[Study, ...]] = {
     "inside": (forward.STUDY, layer.STUDY, hidden.STUDY, qkv.STUDY),
-    "answer": (lens.STUDY, ablation.STUDY),
+    "answer": (lens.STUDY, trial.STUDY, ablation.STUDY),
     "compare": (compare.STUDY, word_order.STUDY),
     "training": (stages.STUDY, masked_word.STUDY, next_sentence.STUDY, teach.STUDY),
-    "model": (probes.STUDY, report.STUDY),
+    "model": (head_kinds.STUDY, probes.STUDY, report.STUDY),
 }
 STUDIES: dict[str, Study] = {study.name: study for group in GROUPS.values() for study in group}

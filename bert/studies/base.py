@@ -43,6 +43,8 @@ from bert.config import BertConfig
 from bert.drawing.texts import Language
 from bert.emotions import EMOTIONS, class_colour
 from bert.errors import UserError
+from bert.explain.heads import load_heads
+from bert.explain.tuned_lens import TunedLens
 
 if TYPE_CHECKING:
     from bert.drawing.figures import Figure
@@ -108,6 +110,23 @@ class StudyContext:
         """The answer of a forward pass, (C,); nothing when the checkpoint has no classifier."""
         has_classifier = self.classifier.checkpoint.has_classifier
         return cache.value("probabilities")[0] if has_classifier else np.zeros(0)
+
+    @cached_property
+    def head_survey(self) -> dict[str, Any] | None:
+        """What the heads do in general, from the file beside the weights; none without a file that
+        was made for these weights."""
+        try:
+            return load_heads(self.classifier)
+        except UserError:
+            return None
+
+    @cached_property
+    def tuned_lens(self) -> TunedLens | None:
+        """The tuned lens beside the weights; none without a file that was made for them."""
+        try:
+            return TunedLens.load(self.classifier)
+        except UserError:
+            return None
 
     @property
     def pretrained_folder(self) -> Path:

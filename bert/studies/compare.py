@@ -17,6 +17,7 @@ from bert.explain.attention import (
     is_special,
     pattern_shares,
 )
+from bert.explain.patching import KINDS, Patching, align, patch
 from bert.studies.base import (
     ClassItem,
     HeadOptions,
@@ -34,6 +35,13 @@ if TYPE_CHECKING:
     from bert.drawing.figures import Figure
 
 PARTS = ("A", "B", "special")
+# Minimal pairs, two turned by a negation and two by the order of their clauses.
+PAIRS = (("I feel lonely", "I don't feel lonely anymore"), ("외로워", "안 외로워"),
+         ("It was fun, but now I am scared", "It was scary, but now I am having fun"),
+         ("떨렸지만 결국 합격했다", "합격했지만 결국 떨린다"))
+KEPT_PATCHINGS = 8     # some KB each
+NAMED_SHARE = 0.2      # a cell of the map with this much has its number written in it
+MOST_PATCHED = 40_000  # tokens of all runs of a map: about 30 pieces with twelve layers
 ONE_SEGMENT = ("This network reads one text at a time: it has no vectors for a second one. "
                "이 모델은 글을 한 번에 하나만 읽어요: 두 번째 글을 위한 벡터가 없어요.")
 
@@ -42,6 +50,7 @@ class CompareOptions(HeadOptions):
     local = ("at",)
     second: Text = ""
     joined: Literal["", "1"] = ""
+    patch: Literal["", "own", "1", "2", "3", "4"] = ""  # the two texts, or one of PAIRS
     at: Number | None = None  # layer of the exact figures; None: the last
 
 
@@ -75,6 +84,27 @@ class Joined(TypedDict):
     probabilities: Numbers
 
 
+class PatchedPlace(TypedDict):
+    """A place of A and what stands there in B."""
+
+    receiver: str
+    donor: str
+
+
+class PatchingMap(TypedDict):
+    """How much of the difference between two answers comes back with single vectors of B in A."""
+
+    texts: tuple[str, str]
+    problem: str                  # classifier, long or same: why there is no map
+    places: list[PatchedPlace]
+    target: int                   # the class whose margin is measured: B's answer …
+    against: int | None           # … rather than A's
+    margins: tuple[float, float]  # of A and B
+    shares: Numbers               # (3, L, P) by kind, layer and place
+    carriers: list[tuple[int, int]]  # layer and place, from 0, where the residual stream has most
+    #                                  of it: on the way, at another place, and in the last layer
+
+
 class CompareData(TypedDict):
     layer: int
     head: int
@@ -86,6 +116,9 @@ class CompareData(TypedDict):
     similarity: dict[str, Numbers]  # cosine after every layer, (L + 1,), of "cls" and "mean"
     usual: dict[str, Numbers]       # the same among the page's examples
     care: bool                      # the second text speaks of self-harm
+    pairs: list[tuple[str, str]]    # texts that the map is offered with
+    patch: str
+    patching: PatchingMap | None
 
 
 @lru_cache(maxsize=1)
@@ -120,7 +153,43 @@ def run(context: StudyContext, text: str, options: CompareOptions) -> CompareDat
         "joined": read_together(context, text, second, layer, head) if options.joined else None,
         "similarity": similarity(*(text_vectors(cache, config) for cache in caches)),
         "usual": usual_similarity(context.classifier), "care": speaks_of_self_harm(second),
+        "pairs": list(PAIRS), "patch": options.patch,
+        "patching": patching_map(context, (text, second) if options.patch == "own"
+                                 else PAIRS[int(options.patch) - 1]) if options.patch else None,
     }
+
+
+def patching_map(context: StudyContext, texts: tuple[str, str]) -> PatchingMap:
+    """The map of two texts, or why there is none."""
+    classifier = context.classifier
+    receiver, donor = (classifier.encode(text) for text in texts)
+    empty: PatchingMap = {
+        "texts": (receiver.texts[0], donor.texts[0]), "problem": "", "places": [], "target": 0,
+        "against": None, "margins": (0.0, 0.0), "shares": [], "carriers": []}
+    if not classifier.checkpoint.has_classifier:
+        return {**empty, "problem": "classifier"}
+    places = align(receiver, donor)
+    runs = len(KINDS) * context.config.num_hidden_layers * len(places)
+    if runs * len(receiver.ids) > MOST_PATCHED:
+        return {**empty, "problem": "long"}
+    try:
+        found = patched(classifier, *texts)
+    except UserError:
+        return {**empty, "problem": "same"}
+    stream = found.shares[KINDS.index("residual")]                                   # (L, P)
+    end = int(stream[-1].argmax())
+    early = np.where(np.arange(stream.shape[1]) == end, -np.inf, stream)
+    layer, place = divmod(int(early.argmax()), stream.shape[1])
+    return {**empty, "target": found.target.index, "against": found.target.against,
+            "places": [{"receiver": place.receiver_name, "donor": place.donor_name}
+                       for place in found.places],
+            "margins": (found.receiver_margin, found.donor_margin), "shares": found.shares,
+            "carriers": [(layer, place), (len(stream) - 1, end)]}
+
+
+@lru_cache(maxsize=KEPT_PATCHINGS)
+def patched(classifier: EmotionClassifier, text: str, donor: str) -> Patching:
+    return patch(classifier, text, donor)
 
 
 def read_together(context: StudyContext, text: str, second: str, layer: int, head: int) -> Joined:
@@ -153,6 +222,14 @@ def table(data: CompareData) -> list[list[Any]]:
                  for layer, value in enumerate(data["similarity"][name])]
         rows += [[f"cosine of {name} among the examples", f"layer {layer}", value]
                  for layer, value in enumerate(data["usual"][name])]
+    if (patching := data["patching"]) and not patching["problem"]:
+        one, other = patching["texts"]
+        rows += [[f"margin, {name}", text, margin] for name, text, margin in
+                 zip("AB", patching["texts"], patching["margins"], strict=True)]
+        rows += [[f"{KINDS[kind]} of “{other}” in “{one}”",
+                  f"layer {layer}, {patching['places'][place]['receiver']}", share]
+                 for kind, layers in enumerate(patching["shares"])
+                 for layer, places in enumerate(layers, 1) for place, share in enumerate(places)]
     if data["joined"]:
         return rows + [[f"attention, {PARTS[row]} to {PARTS[column]}",
                         f"layer {data['layer']}, head {number}", share]
@@ -176,6 +253,8 @@ def draw(data: CompareData, language: Language) -> "Figure":
         signed_pixels,
     )
     from bert.drawing.figures import drawable, new_figure
+    if (patching := data["patching"]) and not patching["problem"]:
+        return draw_patching(patching, data["classes"], language)
     figure = new_figure(12, 8.4)
     figure.suptitle(" · ".join((say(language, "study_compare"),
                                 say(language, "layer_n", n=data["layer"]),
@@ -218,6 +297,58 @@ def draw(data: CompareData, language: Language) -> "Figure":
         say(language, "layer"), say(language, "compare_similarity")).axvline(
             data["at"], color="#566273", linewidth=0.8)
     return figure
+
+
+def draw_patching(data: PatchingMap, classes: list[ClassItem], language: Language) -> "Figure":
+    """The three maps, a column for each place of A."""
+    from bert.drawing.charts import signed_pixels
+    from bert.drawing.figures import MUTED, drawable, new_figure
+    figure = new_figure(13, 5.2)
+    shares = np.array(data["shares"])                                                # (3, L, P)
+    limit = max(1.0, float(np.abs(shares).max()))
+    figure.suptitle(say(language, "compare_patching"))
+    for row, (name, text) in enumerate(zip("AB", data["texts"], strict=True)):
+        figure.text(0.5, 0.905 - 0.045 * row, drawable(f"{name}: {text}", 110), ha="center",
+                    fontsize=9, color=MUTED, parse_math=False)
+    for kind, name in enumerate(KINDS):
+        axes = figure.add_axes((0.06 + 0.315 * kind, 0.1, 0.28, 0.56))
+        axes.imshow(signed_pixels(shares[kind], limit), aspect="auto", interpolation="nearest")
+        for layer, place in np.argwhere(np.abs(shares[kind]) >= NAMED_SHARE):
+            axes.text(place, layer, f"{100 * shares[kind, layer, place]:.0f}", ha="center",
+                      va="center", fontsize=6.5,
+                      color="white" if abs(shares[kind, layer, place]) > limit / 2 else "black")
+        axes.xaxis.tick_top()
+        axes.set_xticks(range(len(data["places"])), [drawable(place_name(place), 14)
+                        for place in data["places"]], rotation=60, ha="left", fontsize=7,
+                        parse_math=False)
+        axes.set_yticks(range(len(shares[kind])), [str(i + 1) for i in range(len(shares[kind]))],
+                        fontsize=7)
+        axes.tick_params(length=0)
+        axes.set_xlabel(say(language, f"compare_patch_{name.replace('-', '_')}"), fontsize=9)
+    other = (say(language, "compare_patch_next") if data["against"] is None
+             else classes[data["against"]][language])
+    margins = say(language, "compare_patch_margins", a=f"{data['margins'][0]:+.2f}",
+                  b=f"{data['margins'][1]:+.2f}",
+                  question=f"{classes[data['target']][language]} − {other}")
+    figure.text(0.5, 0.02, drawable(f"{carried(data, language)} {margins}", 160), ha="center",
+                fontsize=9, color=MUTED, parse_math=False)
+    return figure
+
+
+def carried(data: PatchingMap, language: Language) -> str:
+    """Where the difference is, in a sentence."""
+    (layer, place), (last, other) = data["carriers"]
+    shares = data["shares"][KINDS.index("residual")]
+    return say(language, "compare_patch_found", layer=layer + 1,
+               place=place_name(data["places"][place]), other=place_name(data["places"][other]),
+               share=f"{100 * shares[layer][place]:.0f} %",
+               other_share=f"{100 * shares[last][other]:.0f} %")
+
+
+def place_name(place: PatchedPlace) -> str:
+    """The piece, or both where they differ."""
+    own, other = place["receiver"], place["donor"]
+    return own if own == other else f"{own}/{other}"
 
 
 STUDY = Study("compare", CompareOptions, run, draw, table)

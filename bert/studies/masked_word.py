@@ -10,9 +10,9 @@ from bert.errors import UserError
 from bert.explain.attention import is_special
 from bert.explain.masked_words import (
     best_pieces,
+    easiest_word,
     guess_pieces,
     mask_words,
-    middle_word,
     truth_at,
     words_of,
 )
@@ -36,13 +36,12 @@ OTHER, TRUTH = "#b8c1d9", "#0b7d8a"
 class MaskedWordOptions(StudyOptions):
     masked: str = ""  # "2.5" for the third and the sixth word
 
-    def chosen(self, encoding: Encoding, mask_id: int) -> list[int]:
-        """The words to mask; else the middle one, unless the text has masks of its own."""
+    def chosen(self, encoding: Encoding) -> list[int]:
+        """The words to mask, of those that the text has."""
         count = len(words_of(encoding))
         is_list = re.fullmatch(r"[0-9]{1,4}(\.[0-9]{1,4})*", self.masked)
         words = sorted({int(word) for word in self.masked.split(".")} if is_list else ())
-        words = [word for word in words if word < count]
-        return words or ([] if mask_id in encoding.ids else [middle_word(encoding)])
+        return [word for word in words if word < count]
 
 
 class Word(TypedDict):
@@ -84,7 +83,9 @@ def run(context: StudyContext, text: str, options: MaskedWordOptions) -> MaskedW
         raise UserError(NO_MLM)
     tokenizer = network.tokenizer
     encoding = network.encode(text)
-    chosen = options.chosen(encoding, tokenizer.mask_id)
+    chosen = options.chosen(encoding)
+    if not chosen and tokenizer.mask_id not in encoding.ids:
+        chosen = [easiest_word(network.bert, network.model.mlm, encoding, tokenizer.mask_id)]
     ids, places = mask_words(encoding, chosen, tokenizer.mask_id)
     found = guess_pieces(network.bert, network.model.mlm, ids, places)               # (M, V)
     blanks: list[Blank] = []

@@ -51,7 +51,7 @@ def run(context: StudyContext, text: str, options: NextSentenceOptions) -> NextS
     examples = examples_for(text)
     second = options.second
     if len(network.tokenizer.encode(second).ids) == 2:  # nothing between [CLS] and [SEP]
-        second = examples["follows"]
+        second = examples["random"]
     encoding = network.encode(text, second)
     output = model.bert(torch.tensor([encoding.ids]), torch.tensor([encoding.segment_ids]),
                         need_weights=False)

@@ -364,11 +364,6 @@ def train_step(model: nn.Module, optimizer: torch.optim.Optimizer, sums: Sums,
             for name, total in zip(sums, totals.tolist(), strict=True)}
 
 
-def check_max_steps(max_steps: int | None) -> None:
-    if max_steps is not None and max_steps < 1:
-        raise UserError(f"--max-steps is {max_steps}: expected at least 1")
-
-
 def fit(model: nn.Module, losses: Callable[[Any], Sums], batches: Batches, settings: LoopConfig,
         steps: int, run: Path, processes: Processes, *, data: str, schedule: Schedule | None = None,
         max_steps: int | None = None, after_step: Callable[[], None] = lambda: None,
@@ -380,7 +375,6 @@ def fit(model: nn.Module, losses: Callable[[Any], Sums], batches: Batches, setti
     batch tells its size as `num_tokens`. `measure` is asked for figures at every save, which go
     into the next report; `save` writes what others may use.
     """
-    check_max_steps(max_steps)
     run.mkdir(parents=True, exist_ok=True)
     schedule = schedule or linear_schedule(steps, settings.warmup)
     optimizer = make_optimizer(model, settings.learning_rate, settings.weight_decay,

@@ -5,18 +5,6 @@ import pytest
 
 from bert.explain import attention
 
-TEXT = "팀장님이라면 모두 칭찬해주셨다"  # words of several pieces
-
-
-@pytest.fixture(scope="module")
-def prediction(classifier):
-    return classifier(TEXT)
-
-
-@pytest.fixture(scope="module")
-def encoding(prediction):
-    return prediction.encoding
-
 
 def even(size: int) -> np.ndarray:
     return np.full((size, size), 1 / size)

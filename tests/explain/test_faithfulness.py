@@ -3,7 +3,16 @@
 import numpy as np
 import pytest
 
-from bert.explain.faithfulness import BINS, MEASURES, METHODS, Trial, judge, random_scores
+from bert.explain.faithfulness import (
+    BINS,
+    MEASURES,
+    METHODS,
+    Trial,
+    beaten,
+    judge,
+    judge_all,
+    random_scores,
+)
 from bert.explain.league import interval, league, league_rows
 from bert.explain.occlusion import logits_of, without_each_word
 from bert.explain.target import Target
@@ -65,6 +74,36 @@ def test_ten_per_cent_of_ten_words_is_one_word():
     line = np.arange(11) / 10
     trial = Trial(line, 1 - line, line, line, line)
     np.testing.assert_allclose(trial.comprehensiveness, [0.1, 0.2, 0.5])
+
+
+def test_rankings_that_are_judged_together_are_judged_alike(any_classifier):
+    rng = np.random.default_rng(0)
+    rankings = [rng.random(WORDS) for _ in range(3)]
+    for scores, trial in zip(rankings, judge_all(any_classifier, TEXT, Target(0), rankings),
+                             strict=True):
+        alone = judge(any_classifier, TEXT, Target(0), scores)
+        np.testing.assert_allclose(trial.deletion, alone.deletion, atol=1e-5)
+        np.testing.assert_allclose(trial.insertion_margin, alone.insertion_margin, atol=1e-5)
+
+
+@pytest.mark.parametrize("words", [4, 10, 11, 13, 17])
+def test_a_curve_of_ten_steps_goes_through_the_bins_and_both_ends(classifier, words):
+    text = " ".join(["We", "laughed", "and", "clapped", "for", "me"] * 3).split()[:words]
+    scores = np.random.default_rng(1).random(words)
+    whole = judge(classifier, " ".join(text), Target(0), scores)
+    few = judge_all(classifier, " ".join(text), Target(0), [scores], most_steps=10)[0]
+    assert len(few.shares) == min(words, 10) + 1 and (few.shares[0], few.shares[-1]) == (0, 1)
+    np.testing.assert_allclose(few.comprehensiveness, whole.comprehensiveness, atol=1e-5)
+    np.testing.assert_allclose(few.sufficiency, whole.sufficiency, atol=1e-5)
+
+
+def test_a_ranking_beats_those_with_a_smaller_gap_and_half_of_its_equals():
+    line = np.arange(3) / 2
+    good, bad = Trial(line, 1 - line, line, line, line), Trial(line, line, 1 - line, line, line)
+    middle = Trial(line, 0 * line, 0 * line + 0.1, line, line)
+    assert good.gap == pytest.approx(0.0) and middle.gap == pytest.approx(0.1)
+    assert beaten(middle, [good, bad, middle, middle]) == 0.75
+    assert beaten(good, [middle]) == 0.0
 
 
 def test_a_ranking_by_occlusion_is_better_than_its_reverse(classifier, texts):

@@ -13,9 +13,9 @@ EXACT = (f"text={urllib.parse.quote(ENGLISH)}&tab=attention&view=lines&layer=2&h
          "&special=hidden&fade=0.15&scale=one&class=anger&lang=ko")
 
 
-@pytest.mark.parametrize("query, settings", [
-    (EXACT, {"fresh": True}), ("?" + EXACT, {"fresh": True}), (EXACT, {})],
-    ids=["opened", "after ?", "pasted"])
+@pytest.mark.parametrize("query, settings", [(EXACT, {"fresh": True}),
+                                             ("?" + EXACT, {"fresh": True}),
+                                             (EXACT, {})], ids=["opened", "after ?", "pasted"])
 def test_a_link_restores_the_exact_view(visit, query, settings):
     with visit(query, **settings) as page:
         assert said(page) == [ENGLISH]

@@ -3,23 +3,10 @@
 import json
 
 import numpy as np
-import pytest
 
 from bert.explain.attention import rollout
 from bert.page.answer import answer_data
 from bert.studies.base import unpack
-
-TEXT = "팀장님이라면 모두 칭찬해주셨다"  # words of several pieces
-
-
-@pytest.fixture(scope="module")
-def prediction(classifier):
-    return classifier(TEXT)
-
-
-@pytest.fixture(scope="module")
-def encoding(prediction):
-    return prediction.encoding
 
 
 def test_the_payload_holds_every_head_and_the_rollout(encoding, prediction):
@@ -35,5 +22,5 @@ def test_the_payload_holds_every_head_and_the_rollout(encoding, prediction):
 def test_the_payload_is_plain_json(encoding, prediction):
     made = answer_data(encoding, prediction.attentions)
     assert json.loads(json.dumps(made)) == made
-    assert made["read"] == TEXT
-    assert "".join(made["sources"]) == TEXT.replace(" ", "")
+    assert made["read"] == prediction.text
+    assert "".join(made["sources"]) == prediction.text.replace(" ", "")

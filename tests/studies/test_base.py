@@ -7,6 +7,7 @@ from importlib import import_module
 import numpy as np
 import pytest
 
+from bert.classifier import EmotionClassifier
 from bert.drawing.texts import LANGUAGES, PAGE
 from bert.emotions import OTHER_COLOURS
 from bert.errors import UserError
@@ -15,6 +16,7 @@ from bert.studies.base import (
     HeadOptions,
     Matrix,
     Number,
+    StudyContext,
     Text,
     class_list,
     plain,
@@ -32,7 +34,8 @@ class SomeOptions(HeadOptions):
 
 def test_a_study_is_one_module_one_script_and_one_file_of_texts_of_its_name():
     assert {path.stem for path in (PAGE / "studies").glob("*.js")} == set(STUDIES)
-    assert {path.stem for path in (PAGE / "texts").glob("*.json")} == {*STUDIES, "page"}
+    assert {path.stem for path in (PAGE / "texts").glob("*.json")} == {
+        *STUDIES, "page", "glossary", "replies", "tour"}
     for name, study in STUDIES.items():
         assert study.name == name and import_module(f"bert.studies.{name}").STUDY is study
 
@@ -136,3 +139,14 @@ def test_a_file_holds_all_numbers_of_a_matrix():
 def test_classes_that_are_not_ours_keep_their_key_and_get_a_colour():
     assert class_list(["joy", "boredom"])[1] == {
         "key": "boredom", "ko": "boredom", "en": "boredom", "colour": OTHER_COLOURS[1]}
+
+
+# ---------------------------------------------------------------------------------- no classifier
+
+
+@pytest.mark.parametrize("name", ["hidden", "qkv"])
+def test_a_checkpoint_without_a_classifier_is_looked_into_as_well(pretrained_folder, name):
+    context = StudyContext(EmotionClassifier.load(pretrained_folder))
+    data = STUDIES[name].answer(context, "드디어 마라톤을 완주했다")
+    assert data["tokens"][0] == "[CLS]"
+    assert json.loads(json.dumps(data)) == data

@@ -1,6 +1,7 @@
 """Two texts beside each other."""
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -11,9 +12,11 @@ from study_helpers import address, assert_drawn, model_bytes, sheet
 
 from bert.classifier import EmotionClassifier
 from bert.drawing.texts import say, texts
+from bert.explain.patching import patch
 from bert.explain.word_order import reordered
+from bert.studies import compare as study
 from bert.studies.base import StudyContext, unpack
-from bert.studies.compare import STUDY
+from bert.studies.compare import PAIRS, STUDY
 
 KOREAN, ENGLISH = "드디어 마라톤을 완주했다", "They blamed me for their own mistake"
 LONGER = "I finally fixed the bug after three days and everyone stood up and clapped for me"
@@ -98,6 +101,79 @@ def test_impossible_options_become_the_defaults(context):
 def test_a_second_text_that_speaks_of_self_harm_is_answered_with_care(context):
     assert compare(context, second="I want to die")["care"]
     assert not compare(context, second=KOREAN)["care"]
+
+
+# ---------------------------------------------------------------------------------- patching
+
+
+def test_nothing_is_patched_until_somebody_asks(context):
+    assert compare(context)["patching"] is None
+    assert compare(context, patch="7")["patching"] is None
+
+
+def test_the_map_is_that_of_the_two_texts(context, classifier):
+    found = compare(context, second=LONGER, patch="own")["patching"]
+    expected = patch(classifier, ENGLISH, LONGER)
+    assert found["texts"] == [ENGLISH, LONGER] and found["problem"] == ""
+    np.testing.assert_allclose(found["shares"], expected.shares, atol=1e-5)
+    assert found["margins"] == pytest.approx((expected.receiver_margin, expected.donor_margin))
+    assert [place["receiver"] for place in found["places"]] == [
+        place.receiver_name for place in expected.places]
+    (layer, place), (last, end) = found["carriers"]
+    assert last == 1 and found["shares"][0][1][end] == np.max(found["shares"][0][1])
+    elsewhere = np.delete(np.array(found["shares"][0]), end, axis=1)
+    assert found["shares"][0][layer][place] == elsewhere.max() and place != end
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 4])
+def test_minimal_pairs_are_offered_with_the_map(context, number):
+    data = compare(context, patch=str(number))
+    assert data["patching"]["texts"] == list(PAIRS[number - 1])
+    assert data["sides"][0]["text"] == ENGLISH  # the rest of the view stays with the visitor's text
+    if not data["patching"]["problem"]:
+        assert_drawn(STUDY, data)
+
+
+@pytest.mark.parametrize(("text", "second", "problem"), [
+    (ENGLISH, ENGLISH, "same"), ("me own " * 30, "own me " * 30, "long")])
+def test_where_no_map_can_be_made_a_sentence_says_why(context, monkeypatch, text, second, problem):
+    monkeypatch.setattr(study, "MOST_PATCHED", 2_000)
+    data = compare(context, text, second=second, patch="own")
+    assert data["patching"]["problem"] == problem
+    assert say("en", f"compare_patch_problem_{problem}")
+    assert_drawn(STUDY, data)
+
+
+def test_without_a_classifier_there_is_no_map(pretrained_folder):
+    data = compare(StudyContext(EmotionClassifier.load(pretrained_folder)), patch="1")
+    assert data["patching"]["problem"] == "classifier"
+
+
+def test_the_map_leaves_the_page_as_picture_and_table(context, deeper):
+    for place in (context, StudyContext(deeper)):
+        data = compare(place, second=LONGER, patch="own")
+        assert_drawn(STUDY, data)
+        rows = sheet(STUDY, data)
+        shares = [float(row[2]) for row in rows if row[0].startswith("residual of")]
+        assert shares == [share for row in data["patching"]["shares"][0] for share in row]
+
+
+def test_the_page_shows_the_map_of_python_when_a_pair_is_clicked(visit, classifier):
+    with visit(address("compare", ENGLISH, second=LONGER)) as page:
+        place = page.locator('[data-study="compare"] .patching')
+        expect(place.locator(".maps")).to_be_hidden()
+        place.locator('[data-patch="own"]').click()
+        expect(place.locator(".cells")).to_have_count(3)
+        found = compare(StudyContext(classifier), second=LONGER, patch="own")["patching"]
+        titles = [cell.get_attribute("title") for cell in
+                  place.locator(".cells").first.locator("tbody td").all()]
+        shown = [float(re.search(r"(-?[\d.]+)\u00a0%", title)[1]) for title in titles]
+        assert shown == pytest.approx([100 * share for row in found["shares"][0] for share in row],
+                                      abs=0.051)
+        assert "patch=own" in page.url
+        place.locator('[data-patch="own"]').click()
+        expect(place.locator(".maps")).to_be_hidden()
+        assert "patch=" not in page.url
 
 
 def test_comparing_changes_no_weights_that_others_use(classifier):

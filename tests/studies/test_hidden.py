@@ -1,6 +1,5 @@
 """Hidden states, against transformers and formulas written anew."""
 
-import json
 import re
 from dataclasses import replace
 
@@ -116,12 +115,6 @@ def test_the_sheet_has_the_numbers_of_the_chosen_token(context, classifier):
 
 def test_the_picture_can_be_taken_away(context):
     assert_drawn(STUDY, answer(context, KOREAN))
-
-
-def test_a_checkpoint_without_a_classifier_is_looked_into_as_well(pretrained_folder):
-    data = answer(StudyContext(EmotionClassifier.load(pretrained_folder)))
-    assert data["tokens"][0] == "[CLS]"
-    assert json.loads(json.dumps(data)) == data
 
 
 def test_the_page_shows_cosines_values_and_tokens_without_asking_again(visit, classifier):

@@ -1,10 +1,15 @@
 """The classifier read after every layer."""
 
+import numpy as np
 import pytest
 from playwright.sync_api import expect
 from study_helpers import address, assert_drawn, sheet
 
+from bert.classifier import EmotionClassifier
+from bert.drawing.texts import say
 from bert.emotions import KEYS
+from bert.explain.tuned_lens import TunedLens
+from bert.studies.base import StudyContext
 from bert.studies.lens import STUDY
 
 KOREAN, ENGLISH = "드디어 마라톤을 완주했다", "They blamed me for their own mistake"
@@ -32,6 +37,40 @@ def test_the_lens_can_be_taken_away(context):
     rows = sheet(STUDY, data)
     assert rows[0] == ["layer", *KEYS]
     assert [[float(cell) for cell in row[1:]] for row in rows[1:]] == data["probabilities"]
+
+
+def test_without_a_file_there_is_only_the_plain_lens(context):
+    data = STUDY.answer(context, KOREAN)
+    assert data["tuned"] is None and data["tuned_settled"] is None
+
+
+def test_the_tuned_lens_stands_beside_the_plain_one(surveyed_folder):
+    classifier = EmotionClassifier.load(surveyed_folder)
+    data = STUDY.answer(StudyContext(classifier), KOREAN)
+    expected = TunedLens.load(classifier).read(classifier, classifier(KOREAN).hidden_states)
+    np.testing.assert_allclose(data["tuned"], expected, atol=1e-6)
+    assert data["tuned"][-1] == pytest.approx(data["probabilities"][-1], abs=1e-6)
+    assert data["tuned"][1] != pytest.approx(data["probabilities"][1], abs=1e-3)
+    leaders = [row.index(max(row)) for row in data["tuned"]]
+    assert set(leaders[data["tuned_settled"]:]) == {data["best"]}
+    assert_drawn(STUDY, data)
+    rows = sheet(STUDY, data)
+    assert [float(cell) for cell in rows[-2][1:]] == data["tuned"][-2]
+
+
+def test_a_lens_of_another_model_is_as_good_as_none(surveyed_folder, classifier):
+    TunedLens(np.zeros((2, 32, 32), np.float32), np.zeros((2, 32), np.float32), "another").save(
+        surveyed_folder)
+    data = STUDY.answer(StudyContext(EmotionClassifier.load(surveyed_folder)), KOREAN)
+    assert data["tuned"] is None
+
+
+def test_the_page_says_which_lens_is_which(visit, serve, surveyed_folder):
+    with visit(address("lens", KOREAN), at=serve(surveyed_folder)) as page:
+        place = page.locator('[data-study="lens"]')
+        for kind in ("plain", "tuned"):
+            expect(place.locator(f'[data-lens="{kind}"] figcaption')).to_have_text(
+                say("en", f"lens_{kind}"))
 
 
 def test_the_page_shows_the_lens_with_the_shares_of_the_last_layer(visit, context):

@@ -8,6 +8,7 @@ from study_helpers import address, assert_drawn, sheet, wait_for
 
 from bert.checkpoint import save_checkpoint, untrained
 from bert.drawing.texts import say
+from bert.explain import masked_words
 from bert.model import BertModel
 from bert.page.downloads import make_study
 from bert.studies.base import StudyContext
@@ -59,11 +60,20 @@ def test_candidates_are_those_of_transformers(context, lively_theirs, text, chos
         assert blank["rank"] == list(order).index(truth) + 1
 
 
-def test_the_middle_word_is_hidden_when_nothing_possible_is_chosen(context):
-    expected = ask(context, ENGLISH, masked="3")
+def test_the_easiest_word_is_hidden_when_nothing_possible_is_chosen(context):
+    tried = [ask(context, ENGLISH, masked=str(word)) for word in range(len(ENGLISH.split()))]
+    ranks = [max(blank["rank"] for blank in data["blanks"]) for data in tried]
+    easiest = [word for word, rank in enumerate(ranks) if rank == min(ranks)]
+    expected = tried[max(easiest, key=lambda word: len(ENGLISH.split()[word]))]
+    assert len(set(ranks)) > 1
     for wrong in (None, "", "99", "-1", "a.b", "1..2", 3, ["1"], "٣"):
         assert ask(context, ENGLISH, masked=wrong) == expected
     assert ask(context, ENGLISH, masked="99.2")["chosen"] == [2]
+
+
+def test_of_a_long_text_the_middle_word_is_hidden(context, monkeypatch):
+    monkeypatch.setattr(masked_words, "TRIED_TOKENS", 20)
+    assert ask(context, ENGLISH)["chosen"] == [3]
 
 
 def test_a_typed_mask_is_one_blank_without_a_truth(context, lively_theirs):
@@ -126,7 +136,7 @@ def test_many_blanks_fit_into_one_picture(context):
 
 
 def test_a_click_hides_a_word_and_the_page_shows_its_candidates(visit, served_context):
-    with visit(address("masked_word", ENGLISH)) as page:
+    with visit(address("masked_word", ENGLISH, masked="3")) as page:
         wait_for(page, "masked_word")
         expect(page.locator('[data-study="masked_word"] [data-word="3"]')).to_have_attribute(
             "aria-pressed", "true")

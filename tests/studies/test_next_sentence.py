@@ -50,11 +50,11 @@ def test_next_sentence_is_that_of_transformers(context, lively_theirs, text, sec
     assert data["probabilities"] != pytest.approx(unmarked.tolist(), abs=1e-4)
 
 
-def test_without_a_second_text_a_continuation_in_the_same_language_is_taken(context):
+def test_without_a_second_text_a_random_one_in_the_same_language_is_taken(context):
     for text, language in ((KOREAN, "ko"), (ENGLISH, "en")):
         for nothing in (None, "", "  \n", "\u200b", 5):
             data = ask(context, text, second=nothing)
-            assert data["second"] == say(language, "next_sentence_follows_text")
+            assert data["second"] == say(language, "next_sentence_random_text")
         assert data["examples"] == examples_for(text)
         assert data["examples"]["same"] == text
 
@@ -105,7 +105,7 @@ def test_a_second_text_is_asked_about_with_enter_but_not_while_composing(visit, 
     with visit(address("next_sentence", ENGLISH)) as page:
         wait_for(page, "next_sentence")
         box = page.locator("#next-sentence-second")
-        expect(box).to_have_value(say("en", "next_sentence_follows_text"))
+        expect(box).to_have_value(say("en", "next_sentence_random_text"))
         box.fill(NEITHER)
         box.evaluate("""box => box.dispatchEvent(new KeyboardEvent("keydown",
             {key: "Enter", isComposing: true, bubbles: true, cancelable: true}))""")

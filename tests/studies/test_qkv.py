@@ -1,6 +1,5 @@
 """Q, K, V, against the weights on disk, transformers and formulas written anew."""
 
-import json
 import re
 
 import numpy as np
@@ -9,7 +8,6 @@ from playwright.sync_api import expect
 from safetensors.numpy import load_file
 from study_helpers import address, assert_drawn, sheet
 
-from bert.classifier import EmotionClassifier
 from bert.explain.qkv import MATRICES
 from bert.studies.base import StudyContext, unpack
 from bert.studies.qkv import STUDY
@@ -73,12 +71,6 @@ def test_the_sheet_has_all_six_matrices(context, classifier):
 
 def test_the_picture_can_be_taken_away(context):
     assert_drawn(STUDY, answer(context, KOREAN))
-
-
-def test_a_checkpoint_without_a_classifier_is_looked_into_as_well(pretrained_folder):
-    data = answer(StudyContext(EmotionClassifier.load(pretrained_folder)))
-    assert data["tokens"][0] == "[CLS]"
-    assert json.loads(json.dumps(data)) == data
 
 
 def test_the_page_works_out_the_weight_of_the_chosen_cell(visit, classifier):

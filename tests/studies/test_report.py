@@ -170,7 +170,8 @@ def test_curves_keep_losses_and_accuracies_and_no_more_points_than_can_be_seen(c
     assert [(curve["stage"], curve["kind"]) for curve in (pretrain, loss, accuracy, dev)] == [
         ("pretrain", "loss"), ("finetune", "loss"), ("finetune", "accuracy"),
         ("finetune", "measured")]
-    assert loss["lines"] == [{"name": "loss", "values": [2.0 / n for n in range(1, 8)]}]
+    line, = loss["lines"]
+    assert line["values"] == pytest.approx([2.0 / n for n in range(1, 8)])
     assert accuracy["steps"] == [25 * n for n in range(1, 8)]
     assert dev["steps"] == [25, 75, 125, 175]
     reports = METRICS["curves"]["pretrain"]
@@ -231,7 +232,7 @@ def test_only_plain_shares_are_shown(context_with, bad):
     data = report(context_with({
         "evaluate": {"languages": {"ko": ko, "en": bad}, "public": {"a": {"accuracy": bad}},
                      "llm_labels": {"languages": {"ko": {"lines": 3, "accuracy": bad}}},
-                     "contrast": {"languages": {"ko": {"all": bad}, "en": bad}},
+                     "contrast": {"languages": {"ko": {"all": bad}, "en": [bad]}},
                      "two_feelings": {"languages": {"ko": {"right": bad}}}},
         "baselines": {"x": {"ko": {"easy": bad}}}, "baseline": bad,
         "learning_curve": {"x": SCORES, "0.5": bad},

@@ -207,13 +207,6 @@ def test_a_disk_that_is_full_loses_nothing(tmp_path, monkeypatch):
     assert not list(tmp_path.glob("*.new"))
 
 
-@pytest.mark.parametrize("steps", [0, -1])
-def test_a_dry_run_has_at_least_one_step(steps, tmp_path):
-    with pytest.raises(UserError, match=f"--max-steps is {steps}: expected at least 1"):
-        Task().fit(tmp_path / "run", max_steps=steps)
-    assert not (tmp_path / "run").exists()
-
-
 # ---------------------------------------------------------------------------------- reports
 
 

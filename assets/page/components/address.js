@@ -120,7 +120,8 @@ export function mount(element, { props, watch, trigger }) {
     show: (id) => ask("show", { current: id }),
   };
   function navigate({ tab, ...options }) {
-    open(tab === "attention" ? "heatmap" : tab, options);
+    open(tab === "attention" ? ATTENTION_VIEWS[0] : tab, options);
+    if (window.innerWidth < 900) document.querySelector(".right").scrollIntoView(); // below the chat
   }
 
   const lastOf = new Map();

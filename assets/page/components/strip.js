@@ -15,9 +15,11 @@ export async function explain(key) {
   if (!answer) return undefined;
   const waiting = { key, status: "waiting", isAsked: true };
   update({ attribution: waiting });
+  document.querySelector(".strip-frame").scrollIntoView({ block: "nearest" });
   let found;
   try {
-    found = { ...waiting, status: "done", ...await ask("attribute", [answer.text, key]) };
+    const values = answer.attributions?.[key] ?? await ask("attribute", [answer.text, key]);
+    found = { ...waiting, status: "done", ...values };
   } catch (error) {
     found = { ...waiting, status: "failed",
       reason: error instanceof Refused ? error.message : say("offline_given_up") };

@@ -19,7 +19,7 @@ export class Answer {
 
   /** Fetch what attention moves: the norm of each summand, head by head, as a share of the largest. */
   async fetchMoved() {
-    const { bytes } = await unpack(await ask("moved", [this.text]));
+    const { bytes } = await unpack(this.moved ?? await ask("moved", [this.text]));
     this.movedBytes = bytes;
   }
 

@@ -1,6 +1,9 @@
-// What the server wrote into the page: texts in both languages, the colour table, limits.
+// What every script knows before it asks: texts in both languages, the colour table, limits. A file
+// of its own (bert/page/standalone.py) holds it inside.
 
-const boot = JSON.parse(document.getElementById("microscope-boot").textContent);
+const inside = document.getElementById("microscope-boot");
+const boot = inside ? JSON.parse(inside.textContent)
+  : await (await fetch(new URL("../boot.json", import.meta.url))).json();
 
 const table = (hexes) => hexes.map((hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16)));
 

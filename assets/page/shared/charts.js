@@ -30,9 +30,26 @@ export function vectorStrip(values, limit) {
   return canvas;
 }
 
+const DARK_ENDS = [[63, 138, 205], [214, 84, 66]]; // −limit and limit where the ground is dark
+const signedTables = new Map();
+
+/** The 256 signed colours of the current theme: on a dark ground nothing is the ground, not white. */
+function signedTable() {
+  const ground = colour("--panel");
+  if (!signedTables.has(ground)) {
+    const base = [1, 3, 5].map((at) => parseInt(ground.slice(at, at + 2), 16));
+    const isLight = base.reduce((sum, part) => sum + part) > 384;
+    signedTables.set(ground, isLight ? SIGNED : SIGNED.map((_, i) => {
+      const share = Math.min(1, Math.abs(i - 128) / 127);
+      return base.map((part, c) => Math.round(part + share * (DARK_ENDS[i < 128 ? 0 : 1][c] - part)));
+    }));
+  }
+  return signedTables.get(ground);
+}
+
 /** The CSS colour of a value on the signed scale. */
 export function signedColour(value, limit) {
-  const [r, g, b] = SIGNED[Math.max(0, Math.min(255, Math.round(128 + 127 * value / limit)))];
+  const [r, g, b] = signedTable()[Math.max(0, Math.min(255, Math.round(128 + 127 * value / limit)))];
   return `rgb(${r} ${g} ${b})`;
 }
 
@@ -42,7 +59,8 @@ export function paintSigned(canvas, { rows, columns, bytes }, width, height) {
   small.width = columns;
   small.height = rows;
   const image = new ImageData(columns, rows);
-  bytes.forEach((byte, i) => image.data.set([...SIGNED[byte], 255], 4 * i));
+  const table = signedTable();
+  bytes.forEach((byte, i) => image.data.set([...table[byte], 255], 4 * i));
   small.getContext("2d").putImageData(image, 0, 0);
   const pen = surface(canvas, width, height);
   pen.imageSmoothingEnabled = false;
@@ -74,12 +92,14 @@ export function paintHistogram(canvas, { counts, start, end }, width, height) {
 }
 
 /** Lines over numbered places: lines of {values, colour, name, strong}, values from low to high;
- * marks are places with an upright line, room is the width that a place's name needs. */
-export function paintLines(canvas, lines, { width, height, low = 0, high = 1, names, label, marks = [], room = 26 }) {
+ * marks are places with an upright line, room is the width that a place's name needs. Where places are
+ * not evenly spaced, `at` has their share of the width. Bands are areas of {low, high, colour}. */
+export function paintLines(canvas, lines, { width, height, low = 0, high = 1, names, label, marks = [],
+  room = 26, at, bands = [] }) {
   const pen = surface(canvas, width, height);
   const [left, right, top, bottom] = [44, 8, 8, 34];
   const count = lines[0].values.length;
-  const x = (i) => left + (width - left - right) * (count > 1 ? i / (count - 1) : 0.5);
+  const x = (i) => left + (width - left - right) * (at ? at[i] : count > 1 ? i / (count - 1) : 0.5);
   const y = (value) => top + (height - top - bottom) * (1 - (value - low) / (high - low));
   pen.font = `12px ${FONT}`;
   pen.lineWidth = 1;
@@ -107,6 +127,15 @@ export function paintLines(canvas, lines, { width, height, low = 0, high = 1, na
     const name = fitted(pen, names ? String(names[i]) : String(i), 60);
     pen.fillText(name, Math.min(x(i), width - pen.measureText(name).width / 2), height - bottom + 18);
   });
+  pen.globalAlpha = 0.16;
+  for (const { low: under, high: over, colour: ink } of bands) {
+    pen.fillStyle = ink;
+    pen.beginPath();
+    over.forEach((value, i) => pen.lineTo(x(i), y(value)));
+    [...under.entries()].reverse().forEach(([i, value]) => pen.lineTo(x(i), y(value)));
+    pen.fill();
+  }
+  pen.globalAlpha = 1;
   for (const { values, colour: ink, strong, dashed } of [...lines].sort((a, b) => !!a.strong - !!b.strong)) {
     pen.strokeStyle = ink;
     pen.lineWidth = strong ? 3 : 1.5;

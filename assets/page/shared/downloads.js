@@ -53,7 +53,8 @@ export function downloadMenu(study = null) {
     fill(menu, row(say("download_view"), state.view, study ? OF_A_STUDY : PICTURES),
       hasClasses ? row(say("download_bars"), "bars", PICTURES) : null,
       row(say("download_card"), "card", PICTURES),
-      row(say("download_numbers"), "numbers", NUMBERS), status);
+      row(say("download_numbers"), "numbers", NUMBERS),
+      row(say("download_page"), "answer", ["html"]), status);
     status.textContent = "";
   }
 
@@ -66,7 +67,7 @@ export function downloadMenu(study = null) {
 function options() {
   return { ...(state.view in STUDIES ? studyOptions() : {}), ...sentAlong.get(state.view),
     layer: state.layer, head: state.head, words: state.words, hide_special: state.hideSpecial,
-    fade: state.fade, stretch: state.stretch, lang: state.language, moved: state.moved,
+    fade: state.fade, stretch: state.stretch, lang: state.language, moved: state.moved, view: state.view,
     link: window.location.href };
 }
 

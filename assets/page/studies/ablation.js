@@ -3,8 +3,10 @@
 
 import { range } from "../shared/answer.js";
 import { className, percent, say } from "../shared/boot.js";
-import { fill, make } from "../shared/dom.js";
+import { fill, make, surface } from "../shared/dom.js";
+import { cssColour } from "../shared/paint.js";
 import { pairedBars, signedColour } from "../shared/charts.js";
+import { stepThrough } from "../shared/head_grid.js";
 
 const LABEL = 34;                // pixels beside the grid for the numbers of the layers
 const SMALLEST = 24, LARGEST = 30;
@@ -17,18 +19,25 @@ export function build(place, choose) {
   const scale = make("p", { class: "aside" });
   const allOn = make("button", { type: "button", class: "quiet", onclick: () => send(new Set()) });
   const allOff = make("button", { type: "button", class: "quiet", onclick: () => send(everyHead()) });
+  const by = make("div", { class: "by" });
+  const byName = make("span", { id: "ablation-by" });
+  const choices = ["zero", "mean"].map((name) => make("button", { type: "button", "data-by": name,
+    onclick: () => choose({ by: name === "zero" ? null : name }) }));
+  const noMeans = make("p", { class: "aside" });
   const answers = make("div");
+  const gradient = new Importance();
   const rankedTitle = make("h3");
   const ranked = make("ol", { class: "ranked" });
   let off = new Set();             // "layer.head" of the heads that are off
   let shape = [0, 0];
   let cells = [];                  // rows of buttons: the layer's own, then its heads
 
-  place.append(finding, make("div", { class: "chart-row" },
+  by.append(byName, make("div", { class: "switch", role: "group", "aria-labelledby": "ablation-by" }, ...choices));
+  place.append(finding, by, noMeans, make("div", { class: "chart-row" },
     make("div", { class: "map" }, make("div", { class: "scroll" }, grid), ramp, ends, scale,
       make("div", { class: "all" }, allOn, allOff)),
-    make("div", { class: "beside" }, answers, rankedTitle, ranked)));
-  grid.addEventListener("keydown", step);
+    make("div", { class: "beside" }, answers, gradient.element)), rankedTitle, ranked);
+  grid.addEventListener("keydown", (event) => stepThrough(event, cells));
 
   function headsOf(layer) {
     return range(shape[1]).map((head) => `${layer}.${head + 1}`);
@@ -68,19 +77,6 @@ export function build(place, choose) {
       ...range(heads).map((i) => make("span", { "aria-hidden": "true" }, String(i + 1))), ...cells.flat());
   }
 
-  /** Arrow keys move through the grid: one stop for the tab key, not one for each head. */
-  function step(event) {
-    const [down, right] = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1],
-      ArrowRight: [0, 1] }[event.key] ?? [0, 0];
-    const row = cells.findIndex((line) => line.includes(document.activeElement));
-    const next = cells[row + down]?.[cells[row]?.indexOf(document.activeElement) + right];
-    if (!(down || right) || !next) return;
-    event.preventDefault();
-    document.activeElement.tabIndex = -1;
-    next.tabIndex = 0;
-    next.focus();
-  }
-
   function drawPressed() {
     for (const cell of cells.flat()) {
       const names = cell.dataset.row ? headsOf(cell.dataset.row) : [cell.dataset.head];
@@ -93,8 +89,7 @@ export function build(place, choose) {
     allOff.disabled = off.size === shape[0] * shape[1];
   }
 
-  function drawMap({ effects }, name, width) {
-    const limit = Math.max(...effects.flat().map(Math.abs)) || 1;
+  function drawMap({ effects, importance, limit }, name, width) {
     const side = Math.floor((width - LABEL) / effects[0].length) - 2;
     grid.style.gridTemplateColumns = `${LABEL}px repeat(${effects[0].length}, ${
       Math.max(SMALLEST, Math.min(LARGEST, side))}px)`;
@@ -106,13 +101,14 @@ export function build(place, choose) {
         const cell = cells[i][j + 1];
         cell.style.background = signedColour(effect, limit);
         cell.classList.toggle("dark", Math.abs(effect) > limit / 2);
-        cell.title = say("ablation_cell", { layer: i + 1, head: j + 1, points: points(effect) });
+        cell.title = say("ablation_cell", { layer: i + 1, head: j + 1, points: signed(effect),
+          importance: importance[i][j].toFixed(2) });
         cell.setAttribute("aria-label", cell.title);
       });
     });
     ramp.style.background = `linear-gradient(to right, ${
       range(9).map((i) => signedColour(i - 4, 4)).join(", ")})`;
-    fill(ends, ...[-limit, 0, limit].map((value) => make("span", {}, points(value))));
+    fill(ends, ...[-limit, 0, limit].map((value) => make("span", {}, signed(value))));
     scale.textContent = say("ablation_scale", { name });
   }
 
@@ -124,10 +120,20 @@ export function build(place, choose) {
     const name = className(classes[best]);
     const leading = after.indexOf(Math.max(...after));
     const said = { name, count: data.off.length, all: shape[0] * shape[1], before: percent(before[best]),
-      after: percent(after[best]), other: className(classes[leading]), percent: percent(after[leading]) };
+      after: percent(after[best]), other: className(classes[leading]), percent: percent(after[leading]),
+      margin: plain(data.margin), margin_after: plain(data.margin_after), found: foundText(data, name) };
     finding.textContent = !data.off.length ? say("ablation_none", said)
       : leading === best ? say("ablation_stays", said) : say("ablation_turns", said);
     drawMap(data, name, width < 640 ? width : Math.min(430, width / 2 - 8));
+    byName.textContent = say("ablation_by");
+    choices.forEach((button) => {
+      button.textContent = say(`ablation_by_${button.dataset.by}`);
+      button.setAttribute("aria-pressed", String(button.dataset.by === data.by));
+      button.disabled = button.dataset.by === "mean" && !data.has_means;
+    });
+    noMeans.hidden = data.has_means;
+    noMeans.textContent = say("ablation_no_means");
+    gradient.draw(data);
     allOn.textContent = say("ablation_all_on");
     allOff.textContent = say("ablation_all_off");
     fill(answers, pairedBars(classes, [{ name: say("ablation_before"), shares: before },
@@ -137,15 +143,53 @@ export function build(place, choose) {
     fill(ranked, ...data.ranked.map(([layer, head]) => make("li", {}, make("button", { type: "button",
       "data-head": `${layer}.${head}`, onclick: () => toggle([`${layer}.${head}`]) },
     make("span", {}, say("ablation_chip", { layer, head })),
-    make("b", { class: "figure" }, points(effects[layer - 1][head - 1]))))));
+    make("b", { class: "figure" }, signed(effects[layer - 1][head - 1]))))));
     ranked.querySelector(`[data-head="${focused}"]`)?.focus();
     off = new Set(data.off.map(([layer, head]) => `${layer}.${head}`));
     drawPressed();
   };
 }
 
-/** −0.0123 → "−1.23": a change of probability in points. */
-function points(change) {
-  const text = (100 * Math.abs(change)).toFixed(2);
+/** What the map shows: the head that matters most, or that none does. */
+function foundText({ matter, ranked: [[layer, head]], effects, margin, turning }, name) {
+  const effect = effects[layer - 1][head - 1];
+  if (!matter) {
+    return say("ablation_no_head", { name, margin: plain(margin), most: plain(Math.abs(effect)) });
+  }
+  const text = say("ablation_top_head", { name, layer, head, margin: plain(margin), after: plain(margin + effect) });
+  if (!turning.length) return text;
+  return `${text} ${turning.length === 1 ? say("ablation_turning_one")
+    : say("ablation_turning", { count: turning.length })}`;
+}
+
+/** The small map of what one backward pass says of every head. */
+class Importance {
+  constructor() {
+    this.title = make("h3");
+    this.canvas = make("canvas", { role: "img" });
+    this.note = make("p", { class: "aside" });
+    this.element = make("section", { class: "importance" }, this.title, this.canvas, this.note);
+  }
+
+  draw({ importance, agreement }) {
+    const [side, most] = [13, Math.max(...importance.flat()) || 1];
+    const pen = surface(this.canvas, side * importance[0].length, side * importance.length);
+    importance.forEach((row, i) => row.forEach((value, j) => {
+      pen.fillStyle = cssColour(value / most);
+      pen.fillRect(side * j, side * i, side - 1, side - 1);
+    }));
+    this.title.textContent = say("ablation_importance");
+    this.note.textContent = say("ablation_agreement", { value: plain(agreement) });
+    this.canvas.setAttribute("aria-label", `${this.title.textContent}. ${this.note.textContent}`);
+  }
+}
+
+function plain(value) {
+  return value.toFixed(2).replace("-", "−");
+}
+
+/** −0.0123 → "−0.01": a change in logits. */
+function signed(change) {
+  const text = Math.abs(change).toFixed(2);
   return text === "0.00" ? text : `${change < 0 ? "−" : "+"}${text}`;
 }

@@ -9,6 +9,7 @@ import {
   cosineAxis, figure, legend, paintLines, paintSigned, pairedBars, points,
 } from "../shared/charts.js";
 import { unpack, valuesOf } from "../shared/matrix.js";
+import { PatchMaps } from "../shared/patching.js";
 import { state } from "../shared/store.js";
 import { chosenNumber } from "../shared/options.js";
 import { selectionText, tagText, weightText } from "../shared/words.js";
@@ -24,10 +25,11 @@ export function build(place, choose) {
   const readout = make("p", { class: "readout", role: "status" });
   const answers = make("div", { class: "answers" });
   const alike = new Alike(choose);
+  const patching = new PatchMaps(choose);
   const timeline = new Timeline();
   const maps = range(3).map(() => new TokenMatrix((text) => { readout.textContent = text; }));
   place.append(chooser.element, care, finding, matrices, readout,
-    make("div", { class: "columns" }, answers, alike.element), timeline.element);
+    make("div", { class: "columns" }, answers, alike.element), patching.element, timeline.element);
   let turn = 0;
 
   return async function draw(data, answer, { width }) {
@@ -52,6 +54,7 @@ export function build(place, choose) {
       name: ["A", "B", say("compare_both")][i], shares: probabilities })), say("compare_points")));
     finding.textContent = alike.draw(data, isNarrow || answers.hidden ? width : width / 2 - 10);
     if (data.joined) finding.textContent = withinText(data);
+    patching.draw(data);
     timeline.draw();
   };
 }

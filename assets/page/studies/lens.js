@@ -1,28 +1,55 @@
-// Emotion lens: the classifier read out after every layer, ten lines over thirteen layers.
+// Emotion lens: the classifier read out after every layer, as it is and through the tuned lens.
 
 import { className, percent, say } from "../shared/boot.js";
 import { fill, make } from "../shared/dom.js";
 import { legend, paintLines } from "../shared/charts.js";
 
+const LEGEND = 190; // pixels beside the charts
+
 export function build(place) {
   const sentence = make("p", { class: "finding" });
-  const canvas = make("canvas", { role: "img" });
+  const missing = make("p", { class: "aside" });
+  const charts = ["plain", "tuned"].map((kind) => {
+    const [title, canvas] = [make("figcaption"), make("canvas", { role: "img" })];
+    return { kind, title, canvas, element: make("figure", { "data-lens": kind }, title, canvas) };
+  });
   const names = make("div", { class: "beside" });
-  place.append(sentence, make("div", { class: "chart-row" }, canvas, names));
+  place.append(sentence, make("div", { class: "chart-row" }, make("div", { class: "charts" },
+    ...charts.map(({ element }) => element)), names), missing);
 
-  return function draw({ classes, probabilities, best, settled }, answer, { width, height }) {
-    const last = probabilities.length - 1;
-    const name = className(classes[best]);
-    sentence.textContent = settled === last && last > 0
-      ? say("lens_last", { name, percent: percent(probabilities[last][best]) })
-      : say("lens_settled", { name, layer: settled, percent: percent(probabilities[settled][best]),
-        end: percent(probabilities[last][best]) });
-    canvas.setAttribute("aria-label", sentence.textContent);
-    const lines = classes.map((item, i) => ({ name: className(item), colour: item.colour,
-      strong: i === best, values: probabilities.map((row) => row[i]), figure: percent(probabilities[last][i]) }));
+  return function draw(data, answer, { width, height }) {
+    const { classes, probabilities, best, tuned } = data;
+    const last = probabilities.at(-1);
     const isNarrow = width < 560;
-    paintLines(canvas, lines, { width: isNarrow ? width : width - 190,
-      height: Math.max(260, Math.min(460, height - 60)), label: (value) => percent(value, 0) });
-    fill(names, legend(lines));
+    const room = isNarrow ? width : width - LEGEND;
+    const isRow = tuned && room >= 560;
+    sentence.textContent = findingText(data);
+    missing.hidden = Boolean(tuned);
+    missing.textContent = say("lens_no_tuned");
+    for (const { kind, title, canvas, element } of charts) {
+      const read = kind === "plain" ? probabilities : tuned;
+      element.hidden = !read;
+      if (!read) continue;
+      title.textContent = say(`lens_${kind}`);
+      title.hidden = !tuned;
+      canvas.setAttribute("aria-label", `${title.textContent}. ${sentence.textContent}`);
+      paintLines(canvas, classes.map((item, i) => ({ colour: item.colour, strong: i === best,
+        values: read.map((row) => row[i]) })), { width: isRow ? Math.floor((room - 16) / 2) : room,
+        height: Math.max(tuned && !isRow ? 200 : 260, Math.min(460, height - 80)),
+        label: (value) => percent(value, 0) });
+    }
+    fill(names, legend(classes.map((item, i) => ({ name: className(item), colour: item.colour,
+      strong: i === best, figure: percent(last[i]) }))));
   };
+}
+
+function findingText({ classes, probabilities, best, settled, tuned_settled: tunedSettled }) {
+  const last = probabilities.length - 1;
+  const name = className(classes[best]);
+  const text = settled === last && last > 0
+    ? say("lens_last", { name, percent: percent(probabilities[last][best]) })
+    : say("lens_settled", { name, layer: settled, percent: percent(probabilities[settled][best]),
+      end: percent(probabilities[last][best]) });
+  return tunedSettled === null ? text
+    : `${text} ${say("lens_tuned_settled", { name, layer: tunedSettled })}`;
 }

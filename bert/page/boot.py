@@ -1,0 +1,31 @@
+"""What the scripts of the page know before they ask anybody."""
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+from bert.drawing.texts import colours, texts
+from bert.page.gallery import gallery
+from bert.page.tour import steps
+from bert.studies import GROUPS
+from bert.studies.base import LONGEST
+
+PYTHONS_OWN = ("reply_", "follow_")  # strings that no script shows
+
+
+def boot_data() -> dict[str, Any]:
+    """Texts in both languages, colours, the studies, the tour, the gallery."""
+    shown = {language: {key: text for key, text in strings.items()
+                        if not key.startswith(PYTHONS_OWN)}
+             for language, strings in texts().items()}
+    return {"texts": shown, "colours": colours(), "limit": LONGEST,
+            "tour": [asdict(step) for step in steps()],
+            "gallery": [asdict(example) for example in gallery()],
+            "studies": {group: {study.name: study.description() for study in studies}
+                        for group, studies in GROUPS.items()}}
+
+
+def script_json(name: str, data: Any) -> str:
+    """Data inside a page: no text in it can end the element."""
+    inside = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+    return f'<script type="application/json" id="{name}">{inside}</script>'

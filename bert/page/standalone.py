@@ -1,0 +1,81 @@
+"""One answer as one interactive file: no server, no network, the same scripts as the page.
+
+Scripts import each other by relative paths, which a single file does not have: each becomes a
+`data:` address in an import map, under the name by which the others then ask for it.
+"""
+
+import base64
+import html
+import json
+import posixpath
+import re
+
+from bert.classifier import EmotionClassifier
+from bert.drawing.texts import PAGE, Language, say
+from bert.explain.gradients import attribute
+from bert.page.boot import boot_data, script_json
+from bert.page.visit import answer_data_of, attribution_data, moved_shares
+from bert.studies.base import Matrix
+
+START = "components/standalone.js"
+IMPORT = re.compile(r'(from |import\()"(\.{1,2}/[\w./]+\.js)"')
+FONT = re.compile(r'url\("(fonts/[\w.]+)"\)')
+
+
+def standalone(classifier: EmotionClassifier, text: str, language: Language = "en",
+               view: str = "heatmap", layer: int | None = None, head: int | None = None) -> str:
+    """The page of one text: bars, coloured words, and attention with every control alive."""
+    answer = answer_data_of(classifier, text)
+    keys = classifier.keys if classifier.checkpoint.has_classifier else ()
+    answer["attributions"] = {key: attribution_data(attribute(classifier, text, key))
+                              for key in keys}
+    moved = moved_shares(classifier, text)
+    answer["moved"] = Matrix(moved.reshape(-1, *moved.shape[2:]), "weights").pack()
+    visit = {"messages": [text], "current": 0, "answer": answer}
+    chosen = {"view": view, "layer": layer, "head": head, "language": language}
+    boot = {**boot_data(), "gallery": [], "tour": []}
+    title = html.escape(f"{say(language, 'title')}: {text[:60]}")
+    return (f'<!DOCTYPE html>\n<html lang="{language}">\n<head>\n<meta charset="utf-8">\n'
+            '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+            f"<title>{title}</title>\n<style>{styles()}</style>\n"
+            f'{script_json("microscope-boot", boot)}\n'
+            f'{script_json("microscope-visit", visit)}\n'
+            f'{script_json("microscope-chosen", chosen)}\n'
+            f'<script type="importmap">{json.dumps({"imports": modules()})}</script>\n'
+            f'<script type="module">import "microscope/{START}";</script>\n'
+            '</head>\n<body class="standalone"></body>\n</html>\n')
+
+
+def modules() -> dict[str, str]:
+    """Every script that the answer needs, as a `data:` address under its name."""
+    found: dict[str, str] = {}
+    waiting = [START]
+    while waiting:
+        path = waiting.pop()
+        name = f"microscope/{path}"
+        if name in found:
+            continue
+        folder = posixpath.dirname(path)
+
+        def renamed(imported: re.Match, folder: str = folder) -> str:
+            there = posixpath.normpath(posixpath.join(folder, imported[2]))
+            waiting.append(there)
+            return f'{imported[1]}"microscope/{there}"'
+
+        source = IMPORT.sub(renamed, (PAGE / path).read_text(encoding="utf-8"))
+        found[name] = data_address("text/javascript", source.encode())
+    return found
+
+
+def styles() -> str:
+    """The style sheet of the page, its font inside."""
+    sheet = (PAGE / "style.css").read_text(encoding="utf-8")
+    return FONT.sub(lambda name: f'url("{data_address("font/woff2", font(name[1]))}")', sheet)
+
+
+def font(name: str) -> bytes:
+    return (PAGE.parent / name).read_bytes()
+
+
+def data_address(media_type: str, content: bytes) -> str:
+    return f"data:{media_type};base64,{base64.b64encode(content).decode('ascii')}"
