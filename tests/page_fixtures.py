@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from page_helpers import clear
 from playwright.sync_api import Page, expect
 
 from bert.commands.browser import browser
@@ -118,8 +119,7 @@ class UsualPage:
         else:
             self.page.mouse.move(0, 0)
             if self.page.locator("#chat .user-row").count():
-                self.page.locator("#chat").get_by_label("Clear").click()
-            expect(self.page.locator("div.bar")).to_have_count(10)
+                clear(self.page)
             self.page.evaluate("fragment => { location.hash = fragment; }", fragment)
         wait_until_answered(self.page)
         return self.page

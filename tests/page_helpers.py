@@ -21,6 +21,12 @@ def send(page: Page, text: str) -> None:
     expect(answers).to_have_count(before + 1)
 
 
+def clear(page: Page) -> None:
+    """Empty the conversation."""
+    page.locator("#chat").get_by_role("button", name="Clear", exact=True).click()
+    expect(page.locator("div.bar")).to_have_count(10)
+
+
 def said(page: Page) -> list[str]:
     """The visitor's texts in the chat, as they are shown."""
     return page.locator("#chat .user-row .message-content").all_inner_texts()

@@ -30,8 +30,8 @@ def assert_drawn(study: Study, data: dict) -> None:
 
 
 def address(view: str, text: str, **options: object) -> str:
-    """The query of the page that shows a view of a text."""
-    return urllib.parse.urlencode({"view": view, "text": text, "lang": "en", **options})
+    """The address of the page that shows a study of a text."""
+    return urllib.parse.urlencode({"tab": view, "text": text, "lang": "en", **options})
 
 
 def numbers_in(text: str) -> list[float]:
@@ -41,4 +41,4 @@ def numbers_in(text: str) -> list[float]:
 
 def wait_for(page, view: str) -> None:
     """Wait until a study is drawn."""
-    page.wait_for_selector(f'#study-frame[data-drawn="{view}"]:not(.waiting)')
+    page.wait_for_selector(f'.study-frame[data-drawn="{view}"]:not(.waiting)')

@@ -33,6 +33,8 @@ def theme() -> gr.themes.Base:
         block_background_fill_dark="#161c25", background_fill_primary_dark="#161c25",
         background_fill_secondary_dark="#1f2733", border_color_primary_dark="#2b3542",
         button_primary_background_fill="#3a4ea8", button_primary_text_color="#ffffff",
+        color_accent="#3a4ea8",
+        block_label_text_color="#566273", block_label_text_color_dark="#9eabbb",
         block_info_text_color="#566273", block_info_text_color_dark="#9eabbb",
         body_text_color_subdued="#566273", body_text_color_subdued_dark="#9eabbb",
         input_placeholder_color="#566273", input_placeholder_color_dark="#9eabbb")

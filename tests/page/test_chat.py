@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from page_helpers import ENGLISH, EXAMPLE, KOREAN, address, figures, replies, said, send
+from page_helpers import ENGLISH, EXAMPLE, KOREAN, address, clear, figures, replies, said, send
 from playwright.sync_api import expect
 
 from bert.checkpoint import save_checkpoint
@@ -66,13 +66,13 @@ def test_a_bubble_is_found_when_the_chat_begins_later_than_the_visit(number, sho
 def test_nothing_of_a_text_stays_once_it_is_cleared_and_undo_brings_it_back(visit):
     with visit(f"text={KOREAN}&layer=1&head=2&class=joy") as page:
         send(page, ENGLISH)
-        page.locator("#chat").get_by_label("Clear").click()
+        clear(page)
         expect(page.locator("div.bar")).to_have_count(10)
         expect(page.locator("#chat")).to_contain_text(say("en", "chat_empty"))
         for part in (".bars", ".strip", ".strip-note", ".finding", ".info", ".readout"):
             expect(page.locator(part)).to_have_text("")
         assert not {"text", "class"} & address(page).keys() and address(page)["layer"] == "1"
-        everything = page.evaluate("document.documentElement.outerHTML + location.href"
+        everything = page.evaluate("document.body.outerHTML + location.href"
                                    " + JSON.stringify(sessionStorage)")
         assert "마라톤을" not in everything and "blamed" not in everything
         page.locator(".download summary").first.click()
@@ -86,7 +86,7 @@ def test_nothing_of_a_text_stays_once_it_is_cleared_and_undo_brings_it_back(visi
 
 def test_who_goes_on_after_clearing_is_no_longer_offered_the_old_conversation(visit):
     with visit() as page:
-        page.locator("#chat").get_by_label("Clear").click()
+        clear(page)
         undo = page.get_by_role("button", name=say("en", "undo_clear"))
         expect(undo).to_be_visible()
         send(page, KOREAN)

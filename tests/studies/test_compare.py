@@ -229,7 +229,7 @@ def test_two_texts_on_the_page_have_the_figures_of_python(visit, classifier):
 
 
 def test_two_texts_follow_the_conversation_until_somebody_chooses(visit):
-    with visit(address("compare", ENGLISH)) as page:
+    with visit(address("compare", ENGLISH), fresh=True) as page:
         second = page.get_by_label(say("en", "compare_second"))
         expect(second).to_have_value(texts()["en"]["example_texts"][0])
         box = page.get_by_label("Your text")
@@ -240,7 +240,7 @@ def test_two_texts_follow_the_conversation_until_somebody_chooses(visit):
         expect(page.locator('[data-study="compare"] .timeline ol li')).to_have_count(3)
         page.locator('[data-study="compare"] .chips').get_by_text(ENGLISH, exact=True).click()
         expect(second).to_have_value(ENGLISH)
-        page.locator(".said").nth(1).click()
+        page.locator("#chat").get_by_text(KOREAN, exact=True).click()
         shown = page.locator('[data-study="compare"] .timeline li[aria-current] .unseen')
         expect(shown).to_contain_text(KOREAN)
         expect(second).to_have_value(ENGLISH)

@@ -4,6 +4,7 @@ import re
 
 import pytest
 import torch
+from page_helpers import clear
 from playwright.sync_api import expect
 from safetensors.torch import load_file, save_file
 from study_helpers import address, assert_drawn, sheet, wait_for
@@ -95,7 +96,7 @@ def test_a_second_text_goes_with_the_first(visit, served_context):
     with visit(address("next_sentence", ENGLISH, second="Then it rained.")) as page:
         wait_for(page, "next_sentence")
         expect(page.locator("#next-sentence-second")).to_have_value("Then it rained.")
-        page.get_by_role("button", name=say("en", "clear"), exact=True).click()
+        clear(page)
         expect(page).not_to_have_url(re.compile("text="))
         expect(page).not_to_have_url(re.compile("second="))
 

@@ -312,7 +312,7 @@ def measured_folder(emotion_folder, tmp_path) -> Path:
 
 
 def test_the_page_shows_the_figures_of_the_chosen_language(visit, serve, measured_folder):
-    with visit("view=report&text=hello", at=serve(measured_folder, port=17_990)) as page:
+    with visit("tab=report&text=hello", at=serve(measured_folder, port=17_990)) as page:
         place = page.locator('[data-study="report"]')
         for language in ("en", "ko"):
             place.locator(f'[data-results="{language}"]').click()
@@ -343,7 +343,7 @@ def test_the_page_shows_the_figures_of_the_chosen_language(visit, serve, measure
 def test_a_part_that_was_not_measured_is_named(visit, serve, measured_folder):
     (measured_folder / "metrics.json").write_text(json.dumps(
         {**METRICS, "pruning": {}, "curves": {}}))
-    with visit("view=report&text=hello", at=serve(measured_folder, port=17_991)) as page:
+    with visit("tab=report&text=hello", at=serve(measured_folder, port=17_991)) as page:
         left = page.locator('[data-study="report"] [data-left]')
         expect(left).to_have_count(2)
         expect(left.first).to_contain_text("python -m bert evaluate --pruning adds it")
@@ -356,6 +356,6 @@ def test_a_part_that_was_not_measured_is_named(visit, serve, measured_folder):
 
 
 def test_a_checkpoint_without_metrics_says_how_to_make_them(visit):
-    with visit("view=report&text=hello") as page:
+    with visit("tab=report&text=hello") as page:
         sentence = page.locator('[data-study="report"] .finding')
         expect(sentence).to_contain_text("has no metrics.json")

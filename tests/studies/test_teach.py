@@ -218,7 +218,7 @@ def test_a_job_under_way_has_nothing_to_draw(context, jobs):
 
 
 def test_a_visitor_runes_one_line_and_saves_it(visit, classifier, tmp_path):
-    with visit(address("teach", TEXT)) as page:
+    with visit(address("teach", TEXT), fresh=True) as page:
         place = page.locator('[data-study="teach"]')
         expect(place.locator(".fixed tbody tr")).to_have_count(len(fixed_set()))
         place.get_by_label("It should be").select_option(LABEL)
@@ -239,7 +239,7 @@ def test_a_visitor_runes_one_line_and_saves_it(visit, classifier, tmp_path):
         with page.expect_download() as picture:
             place.get_by_role("button", name="Save comparison").click()
         assert picture.value.suggested_filename == "microscope-teach.png"
-        page.locator(".download summary").click()
+        page.locator('.study:has([data-study="teach"]) .download summary').click()
         with page.expect_download() as sheet:
             page.locator('[data-file="teach.csv"]').click()
         sheet.value.save_as(tmp_path / "teach.csv")
@@ -250,7 +250,7 @@ def test_a_visitor_runes_one_line_and_saves_it(visit, classifier, tmp_path):
 def test_a_correction_keeps_while_other_texts_are_read_and_tabs_never_break_the_file(visit,
                                                                                      tmp_path):
     text = "드디어\t마라톤을 \"완주\"했다"
-    with visit(address("teach", TEXT)) as page:
+    with visit(address("teach", TEXT), fresh=True) as page:
         place = page.locator('[data-study="teach"]')
         place.get_by_label("It should be").select_option("joy")
         place.get_by_role("button", name="Add correction").click()

@@ -33,11 +33,14 @@ export function mount(element, { props, watch }) {
   const note = make("p", { class: "strip-note", role: "status" });
   let marks = [];
 
-  watch("value", () => {
+  function colourForAnswer() {
     const found = JSON.parse(props.value || "null");
     if (!found || found.text !== currentAnswer()?.text || state.attribution?.isAsked) return;
     update({ attribution: { status: "done", ...found } });
-  });
+  }
+
+  watch("value", colourForAnswer);
+  listen(["answer"], colourForAnswer); // of a text that is sent twice the value stays the same
 
   function draw() {
     line.setAttribute("aria-label", say("text_read"));

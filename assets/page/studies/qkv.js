@@ -190,7 +190,7 @@ export function build(place, choose) {
   }
 
   function table(rows, chosen) {
-    return make("div", { class: "wide" }, make("table", {}, ...rows.map(([heading, ...cells]) => make(
+    return make("div", { class: "wide", tabindex: 0 }, make("table", {}, ...rows.map(([heading, ...cells]) => make(
       "tr", {}, make("th", { scope: "row" }, heading), ...cells.map((cell, i) => make("td",
         { class: i === chosen ? "chosen" : null }, cell))))));
   }
