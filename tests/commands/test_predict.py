@@ -10,20 +10,17 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
 import bert.classifier
 from bert.checkpoint import Checkpoint, untrained
 from bert.classifier import EMPTY, EmotionClassifier
 from bert.config import BertConfig
-from bert.cpu import without_module_hooks
 from bert.emotions import EMOTIONS, KEYS, display_name
 from bert.model import BertForSequenceClassification
 from bert.tokenizer import WordPieceTokenizer
@@ -39,25 +36,6 @@ def unsaved(config: BertConfig, tokenizer: WordPieceTokenizer) -> EmotionClassif
 
 
 # ---------------------------------------------------------------------------------- one text
-
-
-def test_a_quick_model_answers_and_learns_as_the_plain_one_does(tiny_config, tokenizer):
-    plain = untrained(tiny_config, BertForSequenceClassification)
-    quick = deepcopy(plain)
-    without_module_hooks(quick)
-    without_module_hooks(quick)  # a second time changes nothing
-    ids = torch.randint(5, tiny_config.vocab_size, (2, 7))
-    copies = [plain.eval(), quick.eval(), deepcopy(quick)]
-    gradients = []
-    for model in copies:
-        model(ids).logits.square().sum().backward()
-        gradients.append([weight.grad for weight in model.parameters()])
-    for model, gradient in zip(copies[1:], gradients[1:], strict=True):
-        assert torch.equal(model(ids).logits, plain(ids).logits)
-        assert all(map(torch.equal, gradient, gradients[0]))
-    assert list(quick.state_dict()) == list(plain.state_dict())
-    quick.classifier = nn.Linear(tiny_config.hidden_size, 3)
-    assert quick(ids).logits.shape == (2, 3)
 
 
 def test_the_tiny_model_knows_its_lines(classifier, lines):
