@@ -9,19 +9,19 @@ import numpy as np
 import torch
 
 from bert.checkpoint import Checkpoint, load_checkpoint
-from bert.cpu import without_module_hooks
 from bert.errors import UserError
+from bert.fast import FastBert, FastOutput, batches
 from bert.hook_names import BY_TOKEN_FIRST, full_name, hook_names
 from bert.model import (
     BertForPreTraining,
     BertForSequenceClassification,
     BertModel,
     BertOutput,
+    ClassificationOutput,
 )
 from bert.tokenizer import MASK, Encoding
 
 EMPTY = "The text is empty: type a few words. 글이 비어 있어요: 몇 마디를 적어 주세요."
-BATCH_TOKENS = 1_024
 COMBINATIONS = ("last", "sum4", "concat4")
 # What each recorded step of a layer was computed from.
 MADE_FROM = {
@@ -135,12 +135,14 @@ class EmotionClassifier:
         self.config = checkpoint.config
         self.tokenizer = checkpoint.tokenizer
         self.model = checkpoint.model
+        self.fast: FastBert | None = None
 
     @classmethod
     def load(cls, folder: Path | str) -> Self:
-        checkpoint = load_checkpoint(folder)
-        without_module_hooks(checkpoint.model)
-        return cls(checkpoint)
+        """A classifier whose weights stay as they are, so that the fast network may answer."""
+        classifier = cls(load_checkpoint(folder))
+        classifier.fast = FastBert.of(classifier.model)
+        return classifier
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -153,38 +155,37 @@ class EmotionClassifier:
 
     def encode(self, text: str, pair: str | None = None) -> Encoding:
         """Cut a text into pieces, at most as many as the model reads; empty text is refused."""
-        encoding = self.tokenizer.encode(text, pair, self.config.max_position_embeddings)
-        if len(encoding.ids) == 2 + (pair is not None):
+        return self._encode([text], None if pair is None else [pair])[0]
+
+    def _encode(self, texts: list[str], pairs: list[str] | None = None) -> list[Encoding]:
+        encodings = self.tokenizer.encode_many(texts, pairs, self.config.max_position_embeddings)
+        if any(len(encoding.ids) == 2 + (pairs is not None) for encoding in encodings):
             raise UserError(EMPTY)
-        return encoding
+        return encodings
 
     @torch.inference_mode()
     def __call__(self, text: str) -> Prediction:
         """One text, with every attention matrix and hidden state."""
         self.needs_classifier()
         encoding = self.encode(text)
-        output = self.model(torch.tensor([encoding.ids]))
-        return self._prediction(encoding, output.logits[0], output.bert)
+        output = self._everything(encoding)
+        assert output.logits is not None
+        return self._predictions([encoding], output.logits[None], output)[0]
 
     @torch.inference_mode()
     def predict_many(self, texts: Sequence[str]) -> list[Prediction]:
         """Many texts, probabilities only; batches of similar length, answers in order."""
         self.needs_classifier()
-        encodings = [self.encode(text) for text in texts]
-        answers: dict[int, Prediction] = {}
-        for chosen in _batches_by_length([len(encoding.ids) for encoding in encodings]):
-            batch = self.tokenizer.pad([encodings[i] for i in chosen])
-            mask = None if batch.attention_mask.all() else torch.from_numpy(batch.attention_mask)
-            logits = self.model(torch.from_numpy(batch.ids), None, mask, need_weights=False).logits
-            for row, i in enumerate(chosen):
-                answers[i] = self._prediction(encodings[i], logits[row])
-        return [answers[i] for i in range(len(encodings))]
+        if not texts:
+            return []
+        encodings = self._encode(list(texts))
+        return self._predictions(encodings, self._logits(encodings))
 
     @torch.inference_mode()
     def attentions(self, text: str) -> tuple[Encoding, np.ndarray]:
         """A text's pieces and every head's matrix, (L, H, T, T); needs no classifier."""
         encoding = self.encode(text)
-        return encoding, torch.cat(self.bert(torch.tensor([encoding.ids])).attentions).numpy()
+        return encoding, self._everything(encoding).attentions.numpy()
 
     @torch.inference_mode()
     def run_with_cache(self, text: str, pair: str | None = None,
@@ -255,28 +256,35 @@ class EmotionClassifier:
                             "fine-tuned checkpoint, or make one with bert finetune")
         return self.model
 
-    def _prediction(self, encoding: Encoding, logits: torch.Tensor,
-                    output: BertOutput | None = None) -> Prediction:
-        probabilities = logits.softmax(dim=-1).numpy()
-        confident = bool(probabilities.max() >= self.config.confidence_threshold)
-        if output is None:
-            return Prediction(encoding, self.keys, probabilities, confident)
-        return Prediction(encoding, self.keys, probabilities, confident,
-                          torch.cat(output.attentions).numpy(),
-                          torch.cat(output.hidden_states).numpy())
+    def _everything(self, encoding: Encoding) -> FastOutput:
+        """One text through the network, with all there is to see."""
+        if self.fast is not None:
+            return self.fast(encoding.ids)
+        output = self.model(torch.tensor([encoding.ids]))
+        bert = output if isinstance(output, BertOutput) else output.bert
+        logits = output.logits[0] if isinstance(output, ClassificationOutput) else None
+        return FastOutput(logits, torch.cat(bert.attentions), torch.cat(bert.hidden_states))
 
+    def _logits(self, encodings: Sequence[Encoding]) -> torch.Tensor:
+        """Many texts through the network, (B, C)."""
+        if self.fast is not None:
+            return self.fast.logits([encoding.ids for encoding in encodings])
+        model = self.needs_classifier()
+        logits = torch.empty(len(encodings), len(self.keys))
+        for chosen in batches([len(encoding.ids) for encoding in encodings]):
+            batch = self.tokenizer.pad([encodings[i] for i in chosen])
+            logits[chosen] = model(torch.from_numpy(batch.ids), None,
+                                   torch.from_numpy(batch.attention_mask),
+                                   need_weights=False).logits
+        return logits
 
-def _batches_by_length(lengths: Sequence[int]) -> Iterable[list[int]]:
-    """Indices in batches of similar length, so that little is padding."""
-    order = sorted(range(len(lengths)), key=lengths.__getitem__)
-    batch: list[int] = []
-    for i in order:
-        if batch and (len(batch) + 1) * lengths[i] > BATCH_TOKENS:
-            yield batch
-            batch = []
-        batch.append(i)
-    if batch:
-        yield batch
+    def _predictions(self, encodings: Sequence[Encoding], logits: torch.Tensor,
+                     output: FastOutput | None = None) -> list[Prediction]:
+        rows = logits.softmax(dim=-1).numpy()                                        # (B, C)
+        seen = () if output is None else (output.attentions.numpy(), output.hidden_states.numpy())
+        return [Prediction(encoding, self.keys, probabilities,
+                           bool(probabilities.max() >= self.config.confidence_threshold), *seen)
+                for encoding, probabilities in zip(encodings, rows, strict=True)]
 
 
 class PretrainedBert:

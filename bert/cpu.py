@@ -1,11 +1,8 @@
 """Settings of the processor and of the memory that make every run of the network faster."""
 
 import ctypes
-from functools import cache
-from typing import Any
 
 import torch
-from torch import nn
 
 
 def configure_cpu() -> None:
@@ -24,20 +21,3 @@ def configure_cpu() -> None:
     for name, value in ((mmap_threshold, 1 << 30), (trim_threshold, (1 << 31) - 1),
                         (top_pad, 1 << 28)):
         mallopt(name, value)
-
-
-def without_module_hooks(model: nn.Module) -> None:
-    """Make calling the parts of a model cheap: a short text spends a fifth of its time in what
-    torch does around each call. Hooks are no longer asked for, and weights and parts are found as
-    plain attributes; values, names and training stay as they were."""
-    for part in model.modules():
-        kind: Any = type(part)
-        part.__class__ = _without_hooks(kind)
-        part.__dict__.update(part._parameters | part._modules)
-
-
-@cache
-def _without_hooks(kind: Any) -> Any:
-    if kind.__call__ is kind.forward:
-        return kind
-    return type(kind.__name__, (kind,), {"__call__": kind.forward})

@@ -1,20 +1,17 @@
 import math
 import re
 from collections.abc import Iterator
-from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
-import bert.classifier
+import bert.fast
 from bert.checkpoint import Checkpoint, untrained
 from bert.classifier import EMPTY, EmotionClassifier
 from bert.config import BertConfig
-from bert.cpu import without_module_hooks
 from bert.emotions import KEYS
 from bert.model import BertForSequenceClassification
 from bert.tokenizer import WordPieceTokenizer
@@ -30,25 +27,6 @@ def unsaved(config: BertConfig, tokenizer: WordPieceTokenizer) -> EmotionClassif
 
 
 # ---------------------------------------------------------------------------------- one text
-
-
-def test_a_quick_model_answers_and_learns_as_the_plain_one_does(tiny_config, tokenizer):
-    plain = untrained(tiny_config, BertForSequenceClassification)
-    quick = deepcopy(plain)
-    without_module_hooks(quick)
-    without_module_hooks(quick)  # a second time changes nothing
-    ids = torch.randint(5, tiny_config.vocab_size, (2, 7))
-    copies = [plain.eval(), quick.eval(), deepcopy(quick)]
-    gradients = []
-    for model in copies:
-        model(ids).logits.square().sum().backward()
-        gradients.append([weight.grad for weight in model.parameters()])
-    for model, gradient in zip(copies[1:], gradients[1:], strict=True):
-        assert torch.equal(model(ids).logits, plain(ids).logits)
-        assert all(map(torch.equal, gradient, gradients[0]))
-    assert list(quick.state_dict()) == list(plain.state_dict())
-    quick.classifier = nn.Linear(tiny_config.hidden_size, 3)
-    assert quick(ids).logits.shape == (2, 3)
 
 
 def test_the_tiny_model_knows_its_lines(classifier, lines):
@@ -113,7 +91,7 @@ def test_the_same_text_in_either_unicode_form_gives_the_same_answer(classifier):
 def test_the_batch_form_equals_the_single_form(classifier, texts, monkeypatch):
     mixed = [*texts, "i", "the " * 100, "😀", *reversed(texts), "그리고 " * 12]
     for budget in (1, 50, 4_096):
-        monkeypatch.setattr(bert.classifier, "BATCH_TOKENS", budget)
+        monkeypatch.setattr(bert.fast, "BATCH_TOKENS", budget)
         many = classifier.predict_many(mixed)
         assert [prediction.text for prediction in many] == mixed
         for text, prediction in zip(mixed, many, strict=True):
@@ -125,12 +103,12 @@ def test_the_batch_form_equals_the_single_form(classifier, texts, monkeypatch):
 
 
 def test_batches_hold_texts_of_similar_length_and_no_more_than_the_budget(monkeypatch):
-    monkeypatch.setattr(bert.classifier, "BATCH_TOKENS", 60)
+    monkeypatch.setattr(bert.fast, "BATCH_TOKENS", 60)
     lengths = [3, 40, 7, 3, 90, 20, 21, 5, 19]
-    batches = list(bert.classifier._batches_by_length(lengths))
+    batches = bert.fast.batches(lengths)
     assert sorted(i for batch in batches for i in batch) == list(range(9))
     for batch in batches:
-        assert len(batch) == 1 or len(batch) * max(lengths[i] for i in batch) <= 60
+        assert len(batch) == 1 or sum(lengths[i] for i in batch) <= 60
     in_order = [lengths[i] for batch in batches for i in batch]
     assert in_order == sorted(lengths)
 

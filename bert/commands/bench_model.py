@@ -12,6 +12,8 @@ import torch
 
 from bert.checkpoint import untrained
 from bert.classifier import EmotionClassifier
+from bert.commands.bench_engines import MATRIX, bench_engines
+from bert.commands.bench_explain import bench_explain
 from bert.commands.measuring import (
     Bench,
     Comparison,
@@ -22,6 +24,7 @@ from bert.commands.measuring import (
     needs,
     runners,
     shuffled_words,
+    square_product,
     text_of,
 )
 from bert.config import BertConfig
@@ -35,7 +38,6 @@ TEXT_LENGTHS = {16: 0.70, 64: 0.80, 128: 0.85}  # tokens of one text, and the ra
 PIPELINE_BATCHES = (1, 8, 32)                    # the pipeline is timed at the best of these
 MANY, MANY_TEXTS = "many", 256
 STEP = "step"
-MATRIX = 1_024                                   # side of the product that measures the peak
 FIRST_PIECE, MASK_ID = 5, 4                      # the special tokens come first
 SEQUENCE = 48  # pieces of a pre-training example
 
@@ -128,6 +130,8 @@ def bench_model(bench: Bench) -> Iterator[Comparison]:
         ours, theirs = map(milliseconds, in_turns(runs[:2], MANY, bench.rounds(7), 1))
     yield Comparison("model", f"probabilities of {len(texts)} texts of mixed length",
                      "transformers, pipeline", "ms", ours, theirs, "≤ 0.50")
+    yield from bench_engines(bench)
+    yield from bench_explain(bench)
 
 
 # ---------------------------------------------------------------------------------- training
@@ -183,11 +187,6 @@ def their_step(config: BertConfig, settings: PretrainConfig,
     return {STEP: step}
 
 
-def square_product(side: int) -> Functions:
-    left, right = torch.randn(side, side), torch.randn(side, side)
-    return {STEP: lambda: left @ right}
-
-
 def operations(step: Callable[[], object]) -> int:
     """Floating-point operations of the matrix products in one call."""
     from torch.utils.flop_counter import FlopCounterMode
@@ -203,7 +202,7 @@ def bench_training(bench: Bench) -> Iterator[Comparison]:
     settings = PretrainConfig()
     batch = random_batch(config, settings, 256 if bench.quick else settings.batch_tokens)
     with runners((our_step, config, settings, batch), (their_step, config, settings, batch),
-                 (square_product, MATRIX)) as runs:
+                 (square_product, STEP, MATRIX)) as runs:
         ours, theirs, product = in_turns(runs, STEP, bench.rounds(15), 1 if bench.quick else 2)
     what = f"pre-training step of {batch.num_tokens:,} tokens"
     yield Comparison("training", what, "transformers, BertForPreTraining", "tokens/s",

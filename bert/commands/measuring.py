@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from bert.checkpoint import save_checkpoint, untrained
 from bert.classifier import EmotionClassifier
@@ -147,14 +148,23 @@ def runners(*made: tuple) -> Iterator[list[Runner]]:
         yield started
 
 
-def in_turns(runs: Sequence[Runner], name: Any, rounds: int, calls: int) -> list[list[float]]:
-    """Seconds a call of each runner, round by round, the order turned over every time."""
+def in_turns(runs: Sequence[Runner], name: Any, rounds: int, calls: int,
+             pause: float = 0.0) -> list[list[float]]:
+    """Seconds a call of each runner, round by round, the order turned over every time. In the pause
+    before each turn the threads of the last one come to rest."""
     taken: list[list[float]] = [[] for _ in runs]
     for number in range(rounds):
         places = range(len(runs)) if number % 2 == 0 else reversed(range(len(runs)))
         for place in places:
+            time.sleep(pause)
             taken[place].append(runs[place].seconds(name, calls))
     return taken
+
+
+def square_product(name: str, side: int) -> Functions:
+    """A large product: what the machine can do at most."""
+    left, right = torch.randn(side, side), torch.randn(side, side)
+    return {name: lambda: left @ right}
 
 
 def milliseconds(seconds: Sequence[float]) -> list[float]:

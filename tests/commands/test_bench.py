@@ -2,8 +2,14 @@
 
 import json
 import math
+import os
 
+import numpy as np
 import pytest
+
+from bert.commands.bench_engines import agrees
+from bert.errors import UserError
+from bert.explain.faithfulness import METHODS
 
 
 def figures(call, tmp_path, emotion_folder, *sections: str) -> list[dict]:
@@ -24,10 +30,28 @@ def peers(rows: list[dict]) -> set[str]:
     return {row["peer"] for row in rows}
 
 
-def test_the_model_is_measured_beside_transformers_and_beside_its_own_products(
+def test_the_model_is_measured_beside_its_peers_its_products_and_its_explanations(
         call, tmp_path, emotion_folder):
     rows = figures(call, tmp_path, emotion_folder, "model")
-    assert peers(rows) == {"transformers, eager", "pure matrix products", "transformers, pipeline"}
+    engines = {f"{engine}, threads: {threads}" for engine in ("ONNX Runtime", "OpenVINO")
+               for threads in {1, os.cpu_count()}}
+    assert peers(rows) == {
+        "transformers, eager", "pure matrix products", "transformers, pipeline", *engines,
+        "ONNX Runtime, padded, sorted", "a product of 1024 × 1024", "one answer", "all its parts"}
+    measured = " / ".join(row["what"] for row in rows)
+    assert all(f"word scores, {name}, 16 tokens" in measured for name in METHODS)
+    assert all(f"{name}, 16 tokens" in measured for name in (
+        "head importance", "ablation map", "patching map", "processor time, tokenise",
+        "processor time, forward", "processor time, patterns", "processor time, packing",
+        "processor time, JSON"))
+
+
+def test_an_engine_with_other_outputs_is_not_measured():
+    wanted = [np.zeros((1, 3))]
+    run = agrees(lambda: [np.full((1, 3), 1e-6)], wanted)
+    assert len(run()) == 1
+    with pytest.raises(UserError, match="differ by 1.0e-03"):
+        agrees(lambda: [np.full((1, 3), 1e-3)], wanted)
 
 
 def test_a_training_step_is_measured_beside_transformers_and_beside_the_peak(
