@@ -47,4 +47,4 @@ def rank_correlation(one: np.ndarray, other: np.ndarray) -> float:
     places = [(np.cumsum(counts) - (counts - 1) / 2)[which] for _, which, counts in ranks]
     if any(np.ptp(place) == 0 for place in places):
         return 0.0
-    return float(np.corrcoef(*places)[0, 1])
+    return float(np.corrcoef(places[0], places[1])[0, 1])
