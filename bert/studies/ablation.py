@@ -146,9 +146,9 @@ def draw(data: AblationData, language: Language) -> "Figure":
         say(language, "ablation_before"): data["before"],
         say(language, "ablation_after"): data["after"]}, language)
     figure.text(0.06, 0.1, say(language, "ablation_ranked"), fontsize=9, color=MUTED)
-    for place, (layer, head) in enumerate(data["ranked"]):
+    for number, (layer, head) in enumerate(data["ranked"]):
         named = say(language, "ablation_chip", layer=layer, head=head)
-        figure.text(0.06 + 0.16 * (place % 3), 0.065 - 0.035 * (place // 3),
+        figure.text(0.06 + 0.16 * (number % 3), 0.065 - 0.035 * (number // 3),
                     f"{named}   {effects[layer - 1, head - 1]:+.2f}", fontsize=9, color=INK)
     figure.suptitle(say(language, "study_ablation"))
     figure.text(0.5, 0.915, drawable(finding(data, language), 130), ha="center", fontsize=9.5,
