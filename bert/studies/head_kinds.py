@@ -88,9 +88,9 @@ def run(context: StudyContext, text: str, options: HeadKindsOptions) -> HeadKind
 def without_nan(values: Numbers) -> Numbers:
     """Arrays as lists with None for NaN, which JSON does not know."""
     if isinstance(values, np.ndarray):
-        filled = values.astype(object)
-        filled[np.isnan(values)] = None
-        return filled.tolist()
+        plain = values.astype(object)
+        plain[np.isnan(values)] = None
+        return plain.tolist()
     return values
 
 

@@ -240,8 +240,9 @@ def _place_curves(figure: "Figure", data: TrialData, language: Language) -> None
     strong = data["method"] or (data["verdict"] or {"best": ""})["best"]
     for name, style in (("deletion", "-"), ("insertion", "--")):
         if chance := data["chance"]:
-            low, high = (factor * np.array(chance[end][name + suffix]) for end in ("low", "high"))
-            axes.fill_between(shares, low, high, color=GREY, alpha=0.15, linewidth=0)
+            axes.fill_between(shares, factor * np.array(chance["low"][name + suffix]),
+                              factor * np.array(chance["high"][name + suffix]), color=GREY,
+                              alpha=0.15, linewidth=0)
         for method in data["methods"]:
             is_strong = method["name"] == strong
             axes.plot(shares, factor * np.array(method["curves"][name + suffix]), style,
