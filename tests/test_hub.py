@@ -340,7 +340,6 @@ def test_a_bert_of_the_usual_size_reads_512_pieces(cache, call, tokenizer, tmp_p
                 num_hidden_layers=12, num_attention_heads=12, intermediate_size=3072,
                 max_position_embeddings=512, initializer_range=0.02, num_labels=3)
     put_into(cache, "somebody/base", tmp_path / "base")
-    shutil.rmtree(tmp_path / "base")
     classifier = EmotionClassifier.load("somebody/base")
     prediction = classifier("드디어 마라톤을 완주했다 " * 300)
     assert prediction.truncated and len(prediction.tokens) == 512
