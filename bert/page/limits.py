@@ -14,7 +14,8 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
 
 Message = MutableMapping[str, Any]
-Receive, Send = Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
 
 LARGEST_REQUEST = 1_000_000  # bytes; more than the longest conversation (bert/page/visit.py)
 DEEPEST = 30                 # brackets within brackets; the page sends six
