@@ -413,14 +413,15 @@ def main(argv: Sequence[str] | None = None) -> None:
         model.checkpoint = arguments.checkpoint
         _ = model.classifier  # what is wrong with it is said before the page opens
         port = free_port(arguments.host, arguments.port)
-    _, where, _ = demo.launch(server_name=arguments.host, server_port=port,
+    page = demo  # `gradio app.py` puts another one in its place while this one runs
+    _, where, _ = page.launch(server_name=arguments.host, server_port=port,
                               prevent_thread_lock=True, **launch_options())
     if where is None:
-        return  # `gradio app.py` read a changed file: its server is running
+        return  # it has read a changed file: its server is running
     if port != arguments.port:
         print(f"port {arguments.port} is taken: using {port}")
     print(f"The emotion microscope is at {where} (Ctrl+C ends it)", flush=True)
-    demo.block_thread()
+    page.block_thread()
 
 
 if __name__ == "__main__":
