@@ -266,7 +266,8 @@ with gr.Blocks(title=WORDS["title"], analytics_enabled=False, fill_width=True,
         tour_button = gr.Button(WORDS["tour_name"], size="sm", scale=0, min_width=90)
         link_button = gr.Button(WORDS["copy_link"], size="sm", scale=0, min_width=90)
         language_button = gr.Button(WORDS["language"], size="sm", scale=0, min_width=70)
-        theme_button = gr.Button("◐", size="sm", scale=0, min_width=44, elem_id="theme")
+        theme_button = gr.Button(WORDS["theme"], size="sm", scale=0, min_width=90,
+                                 elem_id="theme")
     with gr.Row(equal_height=False):
         with gr.Column(scale=2, min_width=330, elem_classes="left"):
             chat = gr.Chatbot(label=WORDS["chat"], height=280, buttons=[], show_label=False,
@@ -350,7 +351,8 @@ with gr.Blocks(title=WORDS["title"], analytics_enabled=False, fill_width=True,
         words = texts()[language]
         return [gr.update(value=f"# {words['title']}\n{words['tagline']}"),
                 gr.update(value=words["tour_name"]), gr.update(value=words["copy_link"]),
-                gr.update(value=words["language"]), gr.update(value=words["undo_clear"]),
+                gr.update(value=words["language"]), gr.update(value=words["theme"]),
+                gr.update(value=words["undo_clear"]),
                 gr.update(label=words["chat"], placeholder=words["chat_empty"]),
                 gr.update(label=words["your_text"], placeholder=words["placeholder"],
                           submit_btn=words["send"], info=words["privacy"]),
@@ -359,9 +361,9 @@ with gr.Blocks(title=WORDS["title"], analytics_enabled=False, fill_width=True,
                 *(gr.update(label=words[f"group_{name}"]) for name in group_tabs),
                 *(gr.update(label=words[f"study_{name}"]) for name in study_tabs)]
 
-    spoken = [title, tour_button, link_button, language_button, undo_button, chat, text,
-              attention_tab, *(rows.dataset for rows in examples.values()), *group_tabs.values(),
-              *study_tabs.values()]
+    spoken = [title, tour_button, link_button, language_button, theme_button, undo_button, chat,
+              text, attention_tab, *(rows.dataset for rows in examples.values()),
+              *group_tabs.values(), *study_tabs.values()]
     address.open(one_sentence(open_page), address, [bars, *spoken], **FRONT).then(
         one_sentence(recall), address, [chat, strip], **FRONT)
 

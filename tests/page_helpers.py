@@ -2,9 +2,13 @@
 
 import urllib.parse
 
+import numpy as np
 from playwright.sync_api import Page, expect
 
+from bert.classifier import EmotionClassifier
 from bert.drawing.texts import texts
+from bert.explain.saliency import head_importance
+from bert.explain.target import Target
 
 KOREAN, ENGLISH = "드디어 마라톤을 완주했다", "They blamed me for their own mistake"
 EXAMPLE = texts()["en"]["example_texts"][0]
@@ -70,3 +74,10 @@ def requests_of(page: Page) -> list[str]:
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     return asked
+
+
+def head_that_matters(classifier: EmotionClassifier, text: str) -> tuple[int, int]:
+    """Layer and head, from 1, on which the answer depends most."""
+    found = head_importance(classifier, text, Target.leading(classifier, text))
+    layer, head = np.unravel_index(int(found.argmax()), found.shape)
+    return int(layer) + 1, int(head) + 1

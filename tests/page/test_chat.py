@@ -3,14 +3,25 @@
 from dataclasses import replace
 
 import pytest
-from page_helpers import ENGLISH, EXAMPLE, KOREAN, address, clear, figures, replies, said, send
+from page_helpers import (
+    ENGLISH,
+    EXAMPLE,
+    KOREAN,
+    address,
+    clear,
+    figures,
+    head_that_matters,
+    replies,
+    said,
+    send,
+)
 from playwright.sync_api import expect
 
 from bert.checkpoint import save_checkpoint
 from bert.drawing.texts import say, texts
 from bert.explain.gradients import attribute
 from bert.page.replies import reply
-from bert.page.visit import Visit, head_that_matters
+from bert.page.visit import Visit
 
 HOSTILE = (
     '<img src=x onerror="document.title=\'broken\'"> <b>bold</b>',

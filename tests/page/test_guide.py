@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from page_helpers import ENGLISH, KOREAN, address, said, send
+from page_helpers import ENGLISH, KOREAN, address, head_that_matters, said, send
 from playwright.sync_api import Page, expect
 
 from bert.drawing.texts import LANGUAGES, say, texts
@@ -11,7 +11,6 @@ from bert.explain.gradients import attribute
 from bert.page.gallery import gallery
 from bert.page.replies import reply
 from bert.page.tour import steps
-from bert.page.visit import head_that_matters
 from bert.studies import STUDIES
 
 
