@@ -205,11 +205,12 @@ def test_an_inspection_agrees_with_the_prediction(classifier):
     inspection, prediction = classifier.run_with_cache(TEXT), classifier(TEXT)
     assert inspection.encoding == prediction.encoding
     for layer in (1, 2):
-        assert np.array_equal(inspection.value("attention", layer)[0],
-                              prediction.attentions[layer - 1])
-        assert np.array_equal(inspection.value("feed-forward LayerNorm", layer)[0],
-                              prediction.hidden_states[layer])
-    assert np.array_equal(inspection.value("LayerNorm")[0], prediction.hidden_states[0])
+        np.testing.assert_allclose(inspection.value("attention", layer)[0],
+                                   prediction.attentions[layer - 1], atol=1e-6)
+        np.testing.assert_allclose(inspection.value("feed-forward LayerNorm", layer)[0],
+                                   prediction.hidden_states[layer], atol=1e-5)
+    np.testing.assert_allclose(inspection.value("LayerNorm")[0], prediction.hidden_states[0],
+                               atol=1e-5)
     np.testing.assert_allclose(inspection.value("probabilities")[0], prediction.probabilities,
                                atol=1e-6)
     with pytest.raises(KeyError, match="no step 'layer 3 · query'"):
@@ -285,7 +286,7 @@ def test_what_is_not_asked_for_is_not_kept(classifier, monkeypatch):
     """An ordinary run tells nothing to anybody, and one without weights builds no matrix."""
     monkeypatch.setattr(bert.model, "attention_weights", None)
     classifier.predict_many([TEXT])
-    assert vars(classifier).keys() == {"checkpoint", "config", "tokenizer", "model"}
+    assert vars(classifier).keys() == {"checkpoint", "config", "tokenizer", "model", "fast"}
 
 
 # ---------------------------------------------------------------------------------- embeddings
