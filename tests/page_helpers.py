@@ -66,7 +66,7 @@ def point_at(page: Page, row: int, column: int) -> str:
         pad.press("ArrowDown")
     for _ in range(column):
         pad.press("ArrowRight")
-    return page.locator(".readout").inner_text()
+    return page.locator(".stage .readout").inner_text()
 
 
 def requests_of(page: Page) -> list[str]:

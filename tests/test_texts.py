@@ -99,7 +99,7 @@ def luminance(colour: str) -> float:
     ("accent", "panel"), ("on-accent", "accent"), ("against", "panel"), ("ink", "care")])
 def test_text_has_enough_contrast(scheme, front, ground):
     style = (PAGE / "style.css").read_text(encoding="utf-8")
-    block = re.findall(r"#microscope-root {\n(  --ground.*?)}", style, re.DOTALL)[scheme]
+    block = re.findall(r"\.microscope {\n(  --ground.*?)}", style, re.DOTALL)[scheme]
     values = dict(re.findall(r"--([\w-]+): (#\w{6});", block))
     light, dark = sorted((luminance(values[front]), luminance(values[ground])), reverse=True)
     assert (light + 0.05) / (dark + 0.05) >= 4.5

@@ -21,7 +21,7 @@ def test_a_link_restores_the_exact_view(visit, query, settings):
         assert said(page) == [ENGLISH]
         expect(page.locator('.switch.views [data-view="lines"]')).to_have_attribute(
             "aria-pressed", "true")
-        expect(page.locator(".info b")).to_have_text("2층 · 헤드 2")
+        expect(page.locator(".stage .info b")).to_have_text("2층 · 헤드 2")
         expect(page.locator(".fade-from")).to_have_value("0.15")
         expect(page.locator(".stretch-scale")).not_to_be_checked()
         expect(page.locator(".hide-special")).to_be_checked()
@@ -45,7 +45,7 @@ def test_impossible_values_in_the_address_fall_back_to_the_defaults(visit):
                 "&tokens=7&tour=12")
     with visit(nonsense, fresh=True) as page:
         assert said(page) == [EXAMPLE]
-        expect(page.locator(".finding")).to_have_text(say("en", "matters_here"))
+        expect(page.locator(".stage .finding")).to_have_text(say("en", "matters_here"))
         expect(page.locator('.switch.views [data-view="heatmap"]')).to_have_attribute(
             "aria-pressed", "true")
         expect(page.locator(".stretch-scale")).to_be_checked()
@@ -75,13 +75,13 @@ def test_back_and_forward_step_through_texts_and_views(visit):
 def test_a_reload_brings_the_conversation_and_the_view_back(visit):
     with visit(f"text={KOREAN}") as page:
         send(page, ENGLISH)
-        page.locator(".choose-layer").select_option("2")
-        page.locator(".choose-head").select_option("1")
+        page.locator(".stage .choose-layer").select_option("2")
+        page.locator(".stage .choose-head").select_option("1")
         before = replies(page), page.url
         page.reload()
         expect(page.locator("#chat .bot-row")).to_have_count(2)
         assert said(page) == [KOREAN, ENGLISH] and (replies(page), page.url) == before
-        expect(page.locator(".info b")).to_have_text("Layer 2 · Head 1")
+        expect(page.locator(".stage .info b")).to_have_text("Layer 2 · Head 1")
 
 
 def test_the_link_button_copies_the_address_of_the_view(visit):

@@ -42,17 +42,17 @@ def table_colours(first: int, last: int) -> set[tuple[int, ...]]:
 def test_the_page_opens_on_the_head_that_matters_most_and_says_so(visit, classifier):
     with visit(fresh=True) as page:
         layer, head = head_that_matters(classifier, EXAMPLE)
-        expect(page.locator(".info b")).to_have_text(f"Layer {layer} · Head {head}")
-        expect(page.locator(".finding")).to_have_text(say("en", "matters_here"))
+        expect(page.locator(".stage .info b")).to_have_text(f"Layer {layer} · Head {head}")
+        expect(page.locator(".stage .finding")).to_have_text(say("en", "matters_here"))
         assert figures(page) == pytest.approx(
             {key: 100 * p for key, p in classifier(EXAMPLE).ranked()}, abs=0.051)
         for part in ("#your-text", ".strip", '.view[data-view="heatmap"] canvas.matrix'):
             box = page.locator(part).bounding_box()
             assert box["y"] + box["height"] <= 900 and box["x"] + box["width"] <= 1280
         other = (layer % 2) + 1
-        page.get_by_label("Layer", exact=True).select_option(str(other))
+        page.locator(".stage").get_by_label("Layer", exact=True).select_option(str(other))
         page.get_by_role("button", name=say("en", "matters_show")).click()
-        expect(page.locator(".info b")).to_have_text(f"Layer {layer} · Head {head}")
+        expect(page.locator(".stage .info b")).to_have_text(f"Layer {layer} · Head {head}")
 
 
 def test_the_heatmap_has_the_colours_of_its_weights(visit, classifier):
@@ -73,7 +73,7 @@ def test_colours_reach_up_to_the_largest_weight_unless_pictures_are_compared(vis
             choose_view(page, view)
             assert 0 < float(brightest.inner_text()) < 1
         choose_view(page, "heatmap")
-        page.get_by_label("To max").uncheck()
+        page.locator(".stage").get_by_label("To max").uncheck()
         expect(brightest).to_have_text("1.0")
         assert not table_colours(255, 255) & heatmap_colours(page)
         assert address(page)["scale"] == "one"
@@ -91,15 +91,15 @@ def test_a_cell_says_its_weight_to_the_keyboard_and_at_the_pointer(visit, classi
 def test_switching_layer_head_options_and_views_asks_nobody(visit):
     with visit("layer=2&head=mean") as page:
         asked = requests_of(page)
-        page.get_by_label("Layer", exact=True).select_option("1")
-        expect(page.locator(".info b")).to_have_text("Layer 1 · Mean of heads")
-        page.get_by_label("Next head").click()
-        expect(page.locator(".info b")).to_have_text("Layer 1 · Head 1")
-        page.get_by_label("Layer", exact=True).select_option("rollout")
-        expect(page.locator(".info b")).to_have_text("Rollout")
+        page.locator(".stage").get_by_label("Layer", exact=True).select_option("1")
+        expect(page.locator(".stage .info b")).to_have_text("Layer 1 · Mean of heads")
+        page.locator(".stage").get_by_label("Next head").click()
+        expect(page.locator(".stage .info b")).to_have_text("Layer 1 · Head 1")
+        page.locator(".stage").get_by_label("Layer", exact=True).select_option("rollout")
+        expect(page.locator(".stage .info b")).to_have_text("Rollout")
         page.get_by_role("button", name="Words", exact=True).click()
-        page.get_by_label("Hide [CLS] [SEP]").check()
-        page.get_by_label("Fade below").fill("0.2")
+        page.locator(".stage").get_by_label("Hide [CLS] [SEP]").check()
+        page.locator(".stage").get_by_label("Fade below").fill("0.2")
         for view in VIEWS:
             choose_view(page, view)
         assert asked == []
@@ -109,9 +109,9 @@ def test_value_weighted_attention_is_another_picture_and_goes_back(visit):
     with visit(f"text={KOREAN}&layer=2&head=1&scale=one") as page:
         plain = heatmap_colours(page)
         with page.expect_response("**/run/moved"):
-            page.get_by_label("Value-weighted").check()
+            page.locator(".stage").get_by_label("Value-weighted").check()
         expect(page).to_have_url(re.compile("weights=value"))
-        page.get_by_label("Value-weighted").uncheck()
+        page.locator(".stage").get_by_label("Value-weighted").uncheck()
         expect(page).not_to_have_url(re.compile("weights=value"))
         assert heatmap_colours(page) == plain
 
@@ -121,7 +121,7 @@ def test_play_walks_through_the_layers_unless_nothing_may_move(visit, classifier
         page.get_by_role("button", name=say("en", "play")).click()
         expect(page.get_by_role("button", name=say("en", "pause"))).to_be_visible()
         for layer in range(1, classifier.config.num_hidden_layers + 1):
-            expect(page.locator(".info b")).to_have_text(f"Layer {layer} · Head 1")
+            expect(page.locator(".stage .info b")).to_have_text(f"Layer {layer} · Head 1")
         expect(page.get_by_role("button", name=say("en", "play"))).to_be_visible()
     with visit(reduced_motion="reduce") as page:
         expect(page.locator(".stage")).to_be_visible()
@@ -134,11 +134,11 @@ def test_play_walks_through_the_layers_unless_nothing_may_move(visit, classifier
 def test_a_click_on_a_head_selects_it(visit):
     with visit("view=heads&layer=1&head=mean") as page:
         page.get_by_role("button", name=re.compile("^Layer 1, head 2: .+ Select it")).click()
-        expect(page.locator(".info b")).to_have_text("Layer 1 · Head 2")
+        expect(page.locator(".stage .info b")).to_have_text("Layer 1 · Head 2")
         choose_view(page, "layers")
         assert page.locator(".layer-grid .head").count() == 4
         page.locator('.layer-grid [data-layer="2"][data-head="1"]').click()
-        expect(page.locator(".info b")).to_have_text("Layer 2 · Head 1")
+        expect(page.locator(".stage .info b")).to_have_text("Layer 2 · Head 1")
         assert address(page)["layer"] == "2" and address(page)["head"] == "1"
 
 
@@ -151,7 +151,7 @@ def test_heads_carry_the_tags_and_layers_the_summary_of_their_matrices(visit, cl
         for caption, tag in zip(captions, tags, strict=True):
             assert caption.startswith(say("en", f"tag_{tag.name}", token=tag.token))
         name, count = views.layer_summary(tags)
-        expect(page.locator(".info")).to_have_text(
+        expect(page.locator(".stage .info")).to_have_text(
             "Layer 2: " + say("en", f"summary_{name}", count=count, heads=2))
 
 
@@ -173,13 +173,13 @@ def test_words_and_hidden_special_tokens_follow_the_exact_figures(visit, classif
         prediction = classifier(text)
         view = views.shown(prediction.encoding, prediction.attentions[0, 0], True, True)
         assert page.locator(".strip .token").all_inner_texts() == view.tokens == text.split()
-        said = page.locator(".readout").inner_text()
+        said = page.locator(".stage .readout").inner_text()
         share = float(re.search(r"([\d.]+)\s%", said)[1])
         assert share == pytest.approx(100 * view.hidden_share, abs=0.5)
         cell = point_at(page, 1, 0)
         assert float(cell.rsplit(" ", 1)[1]) == pytest.approx(view.weights[1, 0], abs=0.02)
         page.get_by_role("button", name="Pieces", exact=True).click()
-        page.get_by_label("Hide [CLS] [SEP]").uncheck()
+        page.locator(".stage").get_by_label("Hide [CLS] [SEP]").uncheck()
         assert page.locator(".strip .token").count() == len(prediction.tokens)
 
 
@@ -189,7 +189,7 @@ def test_pointing_at_a_token_highlights_it_everywhere(visit, classifier):
         expect(page.locator(".strip .token").nth(1)).to_have_class(re.compile("looking"))
         expect(page.locator(".strip .token").nth(2)).to_have_class(re.compile("looked-at"))
         page.locator(".strip .token").nth(3).hover()
-        expect(page.locator(".readout")).to_contain_text(
+        expect(page.locator(".stage .readout")).to_contain_text(
             f"“{classifier(KOREAN).tokens[3]}” looks most at")
 
 
@@ -198,7 +198,7 @@ def test_the_korean_page_puts_the_fitting_particle_after_a_token(visit, classifi
         page.locator(".strip .token").nth(1).hover()
         said = say("ko", "token_looks", token=classifier(KOREAN).tokens[1], list="")
         assert "(" not in said
-        expect(page.locator(".readout")).to_contain_text(said.strip())
+        expect(page.locator(".stage .readout")).to_contain_text(said.strip())
 
 
 def test_words_are_coloured_for_the_answer_and_for_any_bar_that_is_clicked(visit, classifier):

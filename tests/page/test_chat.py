@@ -80,14 +80,15 @@ def test_nothing_of_a_text_stays_once_it_is_cleared_and_undo_brings_it_back(visi
         clear(page)
         expect(page.locator("div.bar")).to_have_count(10)
         expect(page.locator("#chat")).to_contain_text(say("en", "chat_empty"))
-        for part in (".bars", ".strip", ".strip-note", ".finding", ".info", ".readout"):
+        for part in (".bars", ".strip", ".strip-note", ".stage .finding", ".stage .info",
+                     ".stage .readout"):
             expect(page.locator(part)).to_have_text("")
         assert not {"text", "class"} & address(page).keys() and address(page)["layer"] == "1"
         everything = page.evaluate("document.body.outerHTML + location.href"
                                    " + JSON.stringify(sessionStorage)")
         assert "마라톤을" not in everything and "blamed" not in everything
-        page.locator(".download summary").first.click()
-        expect(page.locator('[data-file="heatmap.png"]')).to_be_disabled()
+        page.locator(".stage .download summary").click()
+        expect(page.locator('.stage [data-file="heatmap.png"]')).to_be_disabled()
         page.get_by_role("button", name=say("en", "undo_clear")).click()
         expect(page.locator("#chat .bot-row")).to_have_count(2)
         assert said(page) == [KOREAN, ENGLISH]

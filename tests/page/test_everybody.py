@@ -97,7 +97,7 @@ def test_the_page_can_be_used_with_the_keyboard_alone(visit):
         page.locator(".head-grid .head.chosen").focus()
         page.keyboard.press("ArrowRight")
         page.keyboard.press("Enter")
-        expect(page.locator(".info b")).to_have_text("Layer 2 · Head 2")
+        expect(page.locator(".stage .info b")).to_have_text("Layer 2 · Head 2")
         tab = page.get_by_role("tab", name=say("en", "group_answer"), exact=True)
         tab.focus()
         page.keyboard.press("Enter")
@@ -116,7 +116,7 @@ def test_everything_that_can_be_clicked_has_a_name(visit):
 def test_what_a_finger_touched_stays_when_it_is_lifted(visit, classifier):
     tokens = classifier(KOREAN).tokens
     with visit(f"text={KOREAN}&lang=en", has_touch=True, viewport=PHONE) as page:
-        readout = page.locator(".readout")
+        readout = page.locator(".stage .readout")
         page.locator('.view[data-view="heatmap"] .pad').tap()
         expect(readout).to_contain_text("” looks at “")
         page.locator(".strip .token").nth(1).tap()

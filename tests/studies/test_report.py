@@ -348,7 +348,7 @@ def test_a_part_that_was_not_measured_is_named(visit, serve, measured_folder):
         expect(left).to_have_count(2)
         expect(left.first).to_contain_text("python -m bert evaluate --pruning adds it")
         page.set_viewport_size({"width": 390, "height": 844})
-        page.wait_for_selector('#study-frame[data-drawn="report"]:not(.waiting)')
+        page.wait_for_selector('.study-frame[data-drawn="report"]:not(.waiting)')
         cut = page.locator('[data-study="report"] .scroll').evaluate_all(
             "boxes => boxes.filter((box) => box.scrollWidth > box.clientWidth + 1).length")
         assert cut == 0

@@ -290,7 +290,7 @@ function sharesTable({ joined, head, layer }) {
 
 function headsTable({ joined, head, layer }) {
   const part = say("compare_special");
-  return make("div", { class: "scroll" }, table(say("compare_heads", { layer }),
+  return make("div", { class: "scroll", tabindex: 0 }, table(say("compare_heads", { layer }),
     [say("head"), "A → A", "A → B", `A → ${part}`, "B → A", "B → B", `B → ${part}`],
     joined.shares.map(([a, b], i) => ({ chosen: i + 1 === head,
       cells: [i + 1, ...[...a, ...b].map((share) => percent(share))] })), "heads"));

@@ -152,5 +152,5 @@ function pictureFrame({ pieces, token }, width, caption, paint) {
   const canvas = make("canvas", { role: "img", "aria-label": caption });
   paint(canvas, high);
   return make("figure", {}, make("figcaption", {}, caption),
-    make("div", { class: "tensor" }, labels, make("div", { class: "scroll" }, canvas)));
+    make("div", { class: "tensor" }, labels, make("div", { class: "scroll", tabindex: 0 }, canvas)));
 }

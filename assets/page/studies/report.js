@@ -71,7 +71,7 @@ function section(title, ...parts) {
 const aside = (text) => make("p", { class: "aside" }, text);
 
 function table(heads, rows) {
-  return make("div", { class: "scroll" }, make("table", {},
+  return make("div", { class: "scroll", tabindex: 0 }, make("table", {},
     make("thead", {}, make("tr", {}, ...heads.map((name) => make("th", { scope: "col" }, name)))),
     make("tbody", {}, ...rows)));
 }
@@ -146,7 +146,7 @@ function confusion(classes, counts) {
     }));
   });
   return section(say("report_confusion"), aside(say("report_confusion_what")),
-    make("div", { class: "scroll" }, make("table", { class: "confusion" },
+    make("div", { class: "scroll", tabindex: 0 }, make("table", { class: "confusion" },
       make("thead", {}, make("tr", {}, make("td"), ...heads)), make("tbody", {}, ...rows))));
 }
 

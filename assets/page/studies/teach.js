@@ -155,7 +155,7 @@ export function build(place) {
     const names = { before: times.length > 1 ? say("teach_before") : say("teach_today"),
       after: say("teach_after") };
     const heads = [say("teach_text"), say("teach_label"), ...times.map((when) => names[when])];
-    return [make("h3", {}, title), make("div", { class: "scroll" }, make("table", {},
+    return [make("h3", {}, title), make("div", { class: "scroll", tabindex: 0 }, make("table", {},
       make("thead", {}, make("tr", {}, ...heads.map((name) => make("th", { scope: "col" }, name)))),
       make("tbody", {}, ...lines.map((line) => make("tr",
         { class: times.some((when) => isRight(line, when) !== isRight(line, times[0])) ? "moved" : null },

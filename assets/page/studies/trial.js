@@ -96,7 +96,7 @@ class Strips {
     this.title = make("h3");
     this.table = make("table", { class: "strips" });
     this.hint = make("p", { class: "aside" });
-    this.element = make("section", {}, this.title, make("div", { class: "scroll" }, this.table), this.hint);
+    this.element = make("section", {}, this.title, make("div", { class: "scroll", tabindex: 0 }, this.table), this.hint);
   }
 
   draw({ words, methods }) {
@@ -176,7 +176,7 @@ class Curves {
 class Figures {
   constructor(choose) {
     this.choose = choose;
-    this.element = make("div", { class: "scroll" });
+    this.element = make("div", { class: "scroll", tabindex: 0 });
   }
 
   draw({ methods, chance }, chosen) {

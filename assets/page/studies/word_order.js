@@ -17,7 +17,7 @@ export function build(place, choose) {
   const answers = make("div", { class: "answers" });
   const similarity = new LineChart();
   const bag = make("p", { class: "aside" });
-  const pizza = make("section", { class: "pizza scroll" });
+  const pizza = make("section", { class: "pizza scroll", tabindex: 0 });
   const tables = make("section", { class: "tables" });
   const neighbours = new LineChart();
   const pictures = make("div", { class: "pictures" });
