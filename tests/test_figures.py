@@ -177,8 +177,7 @@ def test_a_long_word_is_wrapped_in_lines_that_fit():
 
 def test_classes_that_are_not_ours_have_colours_too():
     assert class_colour("joy", 0) == "#F0C808"
-    assert len({class_colour(f"LABEL_{i}", i) for i in range(6)}) == 6
-    assert class_colour("LABEL_7", 7) == class_colour("LABEL_1", 1)
+    assert len({class_colour(f"LABEL_{i}", i) for i in range(28)}) == 28
 
 
 def test_a_confusion_matrix_shows_counts_and_shares_of_the_row():

@@ -14,5 +14,5 @@ def test_the_arithmetic_ends_in_the_heatmaps_value_for_every_cell(classifier):
     for query, key in np.ndindex(weights.shape):
         steps = weight_steps(matrices, query, key)
         assert steps.weight == pytest.approx(weights[query, key], abs=1e-6)
-        assert matrices["attention"][query, key] == weights[query, key]
+        assert matrices["attention"][query, key] == pytest.approx(weights[query, key], abs=1e-6)
         assert steps.score == pytest.approx(matrices["scores"][query, key], rel=1e-5, abs=1e-5)

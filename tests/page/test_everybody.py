@@ -29,6 +29,11 @@ def walk(page: Page, language: str) -> Iterator[str]:
         yield name
 
 
+# No study is still pale because its numbers are on their way.
+DRAWN = """() => [...document.querySelectorAll(".study-frame")].every(frame => !frame.offsetParent
+    || (!frame.matches(".waiting") && getComputedStyle(frame).opacity === "1"))"""
+
+
 def violations(page: Page) -> list[str]:
     """What axe-core finds, of any impact: the rule and where."""
     found = Axe().run(page).response["violations"]
@@ -44,6 +49,7 @@ def check_everything(page: Page, scheme: str, language: str, size: dict[str, int
     assert page.evaluate("document.body.classList.contains('dark')") == (scheme == "dark")
     found = {}
     for view in walk(page, language):
+        page.wait_for_function(DRAWN)
         cut = page.evaluate("""() => [...document.querySelectorAll(".masthead button, .microscope"
             + " :is(h2, h3, .name, .figure, .info, .finding, .strip-note, button:not(.head), label,"
             + " summary)")]

@@ -36,13 +36,13 @@ def answer(context: StudyContext, text: str = TEXT, **options) -> dict:
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
-def test_hidden_states_are_bit_for_bit_those_of_a_prediction(wide, norm):
+def test_hidden_states_are_those_of_a_prediction(wide, norm):
     expected = wide[norm](TEXT).hidden_states
     for layer, states in enumerate(expected):
         data = answer(StudyContext(wide[norm]), at=layer)
-        assert np.array_equal(unpack(data["values"]), states[:, :128])
+        np.testing.assert_allclose(unpack(data["values"]), states[:, :128], atol=1e-5)
     last = answer(StudyContext(wide[norm]), token=2, first=128)
-    assert np.array_equal(unpack(last["values"]), expected[:, 2, 128:])
+    np.testing.assert_allclose(unpack(last["values"]), expected[:, 2, 128:], atol=1e-5)
 
 
 def test_hidden_states_are_those_of_transformers(context, theirs):
@@ -58,11 +58,11 @@ def test_cosines_and_norms_follow_their_formulas(context, classifier):
     for layer in range(len(states)):
         for token, vector in enumerate(states[layer]):
             length = sum(number ** 2 for number in vector) ** 0.5
-            assert data["norms"][layer][token] == pytest.approx(length, rel=1e-7)
+            assert data["norms"][layer][token] == pytest.approx(length, rel=1e-5)
             if layer:
                 before = states[layer - 1, token]
                 cosine = vector @ before / (length * (before @ before) ** 0.5)
-                assert data["cosines"][layer - 1][token] == pytest.approx(cosine, rel=1e-7)
+                assert data["cosines"][layer - 1][token] == pytest.approx(cosine, rel=1e-5)
 
 
 def test_the_pictures_hold_every_token_of_every_layer(context, classifier):
@@ -82,9 +82,10 @@ def test_the_colours_cover_all_but_the_largest_hundredth(context, classifier):
 def test_distributions_count_every_value_over_one_range(context, classifier):
     states = classifier(TEXT).hidden_states.astype(np.float64)
     for found, layer in zip(answer(context)["distributions"], states, strict=True):
-        assert found["mean"] == pytest.approx(layer.sum() / layer.size, abs=1e-7)
-        assert found["std"] == pytest.approx(((layer - layer.mean()) ** 2).mean() ** 0.5)
-        assert (found["start"], found["end"]) == pytest.approx((states.min(), states.max()))
+        assert found["mean"] == pytest.approx(layer.sum() / layer.size, abs=1e-6)
+        assert found["std"] == pytest.approx(((layer - layer.mean()) ** 2).mean() ** 0.5, rel=1e-5)
+        ends = states.min(), states.max()
+        assert (found["start"], found["end"]) == pytest.approx(ends, rel=1e-5)
         step = (states.max() - states.min()) / len(found["counts"])
         places = np.minimum((layer - states.min()) // step, len(found["counts"]) - 1)
         counts = [int((places == bar).sum()) for bar in range(len(found["counts"]))]
@@ -109,7 +110,7 @@ def test_the_sheet_has_the_numbers_of_the_chosen_token(context, classifier):
     assert [row[:3] for row in rows] == [[str(layer), "2", prediction.tokens[2]]
                                          for layer in range(3)]
     np.testing.assert_allclose([[float(cell) for cell in row[5:]] for row in rows],
-                               prediction.hidden_states[:, 2], rtol=1e-6)
+                               prediction.hidden_states[:, 2], atol=1e-5)
     assert rows[0][3] == ""
 
 
