@@ -35,6 +35,7 @@ class Shot:
     view: dict[str, str]
     size: tuple[int, int] = DESKTOP
     scheme: str = "light"
+    ready: str = ".strip .token:is(.for, .against)"  # what is there when all is drawn
 
 
 SHOTS = (
@@ -43,7 +44,8 @@ SHOTS = (
     Shot("heads-en", {"text": ENGLISH, "lang": "en", "tab": "attention", "view": "heads",
                       "layer": "2", "head": "7"}),
     Shot("qkv-en", {"text": ENGLISH, "lang": "en", "tab": "qkv", "layer": "10", "head": "4"}),
-    Shot("trial-en", {"text": ENGLISH, "lang": "en", "tab": "trial"}),
+    Shot("trial-en", {"text": ENGLISH, "lang": "en", "tab": "trial"},
+         ready="[data-study=trial] .finding:not(:has-text('…'))"),
     Shot("phone-ko", {"text": KOREAN, "lang": "ko"}, PHONE),
 )
 
@@ -78,7 +80,7 @@ def take(chromium, address: str, shot: Shot, folder: Path) -> Path:
     page = context.new_page()
     page.goto(f"{address}#{urlencode(shot.view)}")
     page.wait_for_selector("#chat .feeling")
-    page.wait_for_selector(".strip .token:is(.for, .against)")
+    page.wait_for_selector(shot.ready)
     page.evaluate("document.fonts.ready")
     if (study := shot.view.get("tab")) in STUDIES:
         page.wait_for_selector(f".study-frame[data-drawn={study}]:not(.waiting)")
