@@ -41,6 +41,13 @@ SHOWS_ITSELF = {"bert/classifier.py": {"bert.drawing.notebook"}}
 SOMEBODYS_FOLDER = re.compile(r"(?<![\w.])/(?:work|root|home|Users|workspace)/\w")
 
 
+@pytest.fixture(scope="module", autouse=True)
+def no_loops_left_behind():
+    """Importing the app leaves event loops of Gradio to the collector. What they warn of when they
+    go must not come in the middle of `ast.parse`, which CPython 3.11 takes for an error."""
+    gc.collect()
+
+
 def tracked() -> list[Path]:
     """The files of the repository; without git, everything that is there."""
     if (ROOT / ".git").exists():
