@@ -13,13 +13,20 @@ ROOT = Path(__file__).parent.parent
 EMOTION = ROOT / "checkpoints" / "emotion"
 # The lines of the README; the file's name is the argument.
 MAPPED = """
+from functools import cache
+
+import torch
 from datasets import load_dataset
 from bert.classifier import EmotionClassifier
 
-classifier = EmotionClassifier.load("checkpoints/emotion")
+@cache  # each process loads its own: threads of torch do not survive a fork
+def classifier():
+    torch.set_num_threads(1)
+    return EmotionClassifier.load("checkpoints/emotion")
+
 lines = load_dataset("text", data_files=sys.argv[1], split="train", cache_dir=sys.argv[2])
 labelled = lines.map(lambda batch: {"label": [answer.label for answer in
-                     classifier.predict_many(batch["text"])]}, batched=True, num_proc=2)
+                     classifier().predict_many(batch["text"])]}, batched=True, num_proc=2)
 """
 PIPED = """
 from transformers import pipeline
@@ -34,7 +41,7 @@ def labels_of(script: str, *arguments: object) -> list[str]:
     begin = "import json, sys\ntexts = open(sys.argv[1], encoding='utf-8').read().splitlines()\n"
     end = "\nprint(json.dumps(list(labelled['label'])))"
     done = subprocess.run([sys.executable, "-c", begin + script + end, *map(str, arguments)],
-                          cwd=ROOT, capture_output=True, text=True)
+                          cwd=ROOT, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
