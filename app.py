@@ -136,14 +136,12 @@ def colour_words(told: str) -> str:
 
 
 def choose_message(chat: Chat, told: str, picked: gr.SelectData) -> str:
-    """A bubble was clicked: its text comes on show. The chat may lack the first texts."""
+    """A bubble was clicked: its text comes on show."""
     now = Visit.read(told)
     place = picked.index[0] if isinstance(picked.index, list) and picked.index else picked.index
     if not isinstance(place, int):
         raise UserError(visit.RELOAD)
-    is_text = [message["role"] == "user" for message in chat]
-    number = len(now.texts) - sum(is_text) + sum(is_text[:place + 1]) - 1
-    return now.model_copy(update={"current": number}).model_dump_json()
+    return now.choosing(chat, place).model_dump_json()
 
 
 def follow_up(picked: gr.SelectData) -> str:

@@ -59,8 +59,9 @@ class Visit(BaseModel):
 
     def choosing(self, chat: Chat, number: int) -> "Visit":
         """The visit with the text of a bubble on show; the chat may begin later than the visit."""
-        later = sum(message["role"] == "user" for message in chat[number // 2 * 2:])
-        return self.model_copy(update={"current": len(self.texts) - later})
+        is_text = [message["role"] == "user" for message in chat]
+        current = len(self.texts) - sum(is_text) + sum(is_text[:number + 1]) - 1
+        return self.model_copy(update={"current": current})
 
 
 def read(classifier: EmotionClassifier, text: str) -> Prediction:

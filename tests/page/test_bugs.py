@@ -4,12 +4,11 @@ import json
 import re
 import subprocess
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from asking import send
 
 ROOT = Path(__file__).parent.parent.parent
 BROKEN = """
@@ -38,15 +37,8 @@ def broken_server(emotion_folder: Path) -> Iterator[subprocess.Popen]:
 
 
 def study(address: str, name: str) -> tuple[int, dict]:
-    request = urllib.request.Request(
-        f"{address}gradio_api/run/study", headers={"Content-Type": "application/json"},
-        data=json.dumps({"data": ["The cat fell asleep on my lap", name, {}]}).encode())
-    try:
-        with urllib.request.urlopen(request) as reply:
-            return reply.status, json.load(reply)
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, json.load(error)
+    asked = {"data": ["The cat fell asleep on my lap", name, {}]}
+    return send(address, "run/study", json.dumps(asked).encode())
 
 
 def test_a_bug_in_a_study_is_one_neutral_sentence_and_a_traceback_in_the_log(broken_server):
