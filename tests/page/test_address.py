@@ -4,6 +4,7 @@ import re
 import urllib.parse
 
 import pytest
+from page_fixtures import new_context, new_page, wait_until_answered
 from page_helpers import ENGLISH, EXAMPLE, KOREAN, address, replies, said, send
 from playwright.sync_api import expect
 
@@ -128,3 +129,19 @@ def test_the_theme_can_be_switched_and_is_remembered(visit):
         assert page.evaluate(ground) != light
         page.reload()
         expect(page.locator("body")).to_have_class(re.compile("dark"))
+
+
+@pytest.mark.parametrize("late", ["bars", "attention"])
+def test_a_script_that_arrives_after_the_answer_still_draws_it(browser, server, late):
+    context = new_context(browser)
+    page = new_page(context)
+    held = []
+    page.route(re.compile(f"/components/{late}.js"), lambda route: held.append(route))
+    page.goto(server.address)
+    page.wait_for_selector("#chat .bot-row")
+    for route in held:
+        route.continue_()
+    wait_until_answered(page)
+    page.wait_for_selector(".frame[data-drawn]")
+    assert page.complaints == []
+    context.close()

@@ -20,7 +20,7 @@ export function mount(element, { props, watch }) {
   const summaries = new Map(); // text -> what compare shows of an earlier message
   let rows = [];
 
-  watch("value", async () => {
+  async function receive() {
     if (!props.value) return clear();
     const { answer: payload, messages, current } = JSON.parse(props.value);
     const answer = await Answer.from(payload);
@@ -32,7 +32,9 @@ export function mount(element, { props, watch }) {
       messages: messages.map((text, id) => ({ id, text, status: "done", summary: summaries.get(text) })),
       current, ...possible(answer, { ...wanted, view: state.view }) });
     return undefined;
-  });
+  }
+
+  watch("value", receive);
 
   function clear() {
     update({ answer: null, messages: [], current: null, attribution: null, point: null, options: {} });
@@ -90,4 +92,5 @@ export function mount(element, { props, watch }) {
 
   listen(["language", "answer", "attribution"], draw);
   draw();
+  if (props.value) receive(); // the answer was faster than this script
 }

@@ -123,6 +123,7 @@ export function mount(element, { props, watch }) {
   listen(["point"], drawPoint);
   element.append(make("div", { class: "strip-frame" }, line, note));
   draw();
+  colourForAnswer(); // it may have come before this script
 }
 
 /** The value with the full colour: one outlier does not bleach all the others. */
