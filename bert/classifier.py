@@ -1,9 +1,9 @@
 """Text in, `Prediction` out; numpy from here on, no torch leaves."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
@@ -20,6 +20,9 @@ from bert.model import (
     ClassificationOutput,
 )
 from bert.tokenizer import MASK, Encoding
+
+if TYPE_CHECKING:
+    from bert.page.standalone import Interactive
 
 EMPTY = "The text is empty: type a few words. 글이 비어 있어요: 몇 마디를 적어 주세요."
 COMBINATIONS = ("last", "sum4", "concat4")
@@ -43,6 +46,7 @@ class Prediction:
     confident: bool
     attentions: np.ndarray | None = None     # (L, H, T, T), query × key
     hidden_states: np.ndarray | None = None  # (L + 1, T, E)
+    classifier: "EmotionClassifier | None" = field(default=None, repr=False, compare=False)
 
     @property
     def text(self) -> str:
@@ -69,6 +73,15 @@ class Prediction:
         """How a notebook shows it: the bars and a heatmap."""
         from bert.drawing.notebook import prediction_html
         return prediction_html(self)
+
+    def show(self, layer: int | None = None, head: int | None = None,
+             view: str = "heatmap") -> "Interactive":
+        """The page's own bars and attention in a notebook, alive; `view` is heatmap, lines, heads,
+        layers or ends. `show().save("answer.html")` keeps it as a file."""
+        from bert.page.standalone import Interactive
+        if self.classifier is None:
+            raise UserError("this prediction has lost its classifier: predict the text again")
+        return Interactive.of(self.classifier, self.text, layer, head, view)
 
     def to_dict(self) -> dict[str, Any]:
         """The answer in the form of `--json` and of the HTTP endpoint."""
@@ -281,9 +294,11 @@ class EmotionClassifier:
     def _predictions(self, encodings: Sequence[Encoding], logits: torch.Tensor,
                      output: FastOutput | None = None) -> list[Prediction]:
         rows = logits.softmax(dim=-1).numpy()                                        # (B, C)
-        seen = () if output is None else (output.attentions.numpy(), output.hidden_states.numpy())
+        attentions = None if output is None else output.attentions.numpy()
+        states = None if output is None else output.hidden_states.numpy()
         return [Prediction(encoding, self.keys, probabilities,
-                           bool(probabilities.max() >= self.config.confidence_threshold), *seen)
+                           bool(probabilities.max() >= self.config.confidence_threshold),
+                           attentions, states, self)
                 for encoding, probabilities in zip(encodings, rows, strict=True)]
 
 

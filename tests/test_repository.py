@@ -36,7 +36,7 @@ ROOMS = {
     "commands": {"core", "drawing", "training", "explain", "studies", "page", "commands"},
 }
 # The one import against the direction, inside a method: a prediction shows itself in a notebook.
-SHOWS_ITSELF = {"bert/classifier.py": {"bert.drawing.notebook"}}
+SHOWS_ITSELF = {"bert/classifier.py": {"bert.drawing.notebook", "bert.page.standalone"}}
 # Another machine's folders: nothing that ships may know them.
 SOMEBODYS_FOLDER = re.compile(r"(?<![\w.])/(?:work|root|home|Users|workspace)/\w")
 

@@ -9,14 +9,20 @@ import html
 import json
 import posixpath
 import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
 
 from bert.classifier import EmotionClassifier
 from bert.drawing.texts import PAGE, Language, say
+from bert.errors import UserError
 from bert.explain.gradients import attribute
 from bert.page.boot import boot_data, script_json
+from bert.page.downloads import ATTENTION_VIEWS
 from bert.page.visit import answer_data_of, attribution_data, moved_shares
 from bert.studies.base import Matrix
 
+FRAME_HEIGHT = 640  # pixels in a notebook
 START = "components/standalone.js"
 IMPORT = re.compile(r'(from |import\()"(\.{1,2}/[\w./]+\.js)"')
 FONT = re.compile(r'url\("(fonts/[\w.]+)"\)')
@@ -44,6 +50,30 @@ def standalone(classifier: EmotionClassifier, text: str, language: Language = "e
             f'<script type="importmap">{json.dumps({"imports": modules()})}</script>\n'
             f'<script type="module">import "microscope/{START}";</script>\n'
             '</head>\n<body class="standalone"></body>\n</html>\n')
+
+
+@dataclass(frozen=True)
+class Interactive:
+    """A page of its own, in a frame of a notebook or as a file."""
+
+    html: str
+
+    @classmethod
+    def of(cls, classifier: EmotionClassifier, text: str, layer: int | None, head: int | None,
+           view: str) -> Self:
+        """The page of one text, opened on a layer and a head counted from 1."""
+        if view not in ATTENTION_VIEWS:
+            raise UserError(f"view is {view!r}: choose one of {', '.join(ATTENTION_VIEWS)}")
+        classifier.check_head(1 if layer is None else layer, 1 if head is None else head)
+        return cls(standalone(classifier, text, view=view, layer=layer, head=head))
+
+    def save(self, path: str | Path) -> None:
+        Path(path).write_text(self.html, encoding="utf-8")
+
+    def _repr_html_(self) -> str:
+        return (f'<iframe srcdoc="{html.escape(self.html)}" sandbox="allow-scripts '
+                f'allow-downloads" width="100%" height="{FRAME_HEIGHT}" style="border:0">'
+                "</iframe>")
 
 
 def modules() -> dict[str, str]:

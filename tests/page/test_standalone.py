@@ -4,6 +4,7 @@ import pytest
 from page_fixtures import new_context
 
 from bert.commands import predict
+from bert.errors import UserError
 from bert.page.standalone import modules, standalone
 
 TEXT = "드디어 해냈다 </script><img src=x onerror=alert(1)> ${1+1}"
@@ -69,3 +70,38 @@ def test_every_script_of_the_file_is_in_it():
     found = modules()
     assert "microscope/components/attention.js" in found
     assert all(address.startswith("data:text/javascript;base64,") for address in found.values())
+
+
+# ---------------------------------------------------------------------------------- a notebook
+
+
+def test_a_prediction_shows_the_living_page_in_a_notebook(browser, classifier):
+    context = browser.new_context()
+    page = context.new_page()
+    complaints = []
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.set_content(classifier(TEXT).show(layer=2, head=1, view="lines")._repr_html_())
+    frame = page.frame_locator("iframe")
+    frame.locator("body[data-ready]").wait_for()
+    drawn = frame.locator(".frame")
+    assert drawn.get_attribute("data-drawn") == f"{TEXT}/lines/2/1"
+    frame.locator("select.choose-head").select_option("2")
+    assert drawn.get_attribute("data-drawn") == f"{TEXT}/lines/2/2"
+    frame.locator(".bar").nth(3).click()
+    assert frame.locator(".strip .token:is(.for, .against)").count() > 0
+    assert complaints == []
+    context.close()
+
+
+def test_what_a_notebook_shows_can_be_kept_as_a_file(classifier, tmp_path):
+    shown = classifier.predict_many(["좋아"])[0].show()
+    shown.save(tmp_path / "answer.html")
+    assert (tmp_path / "answer.html").read_text(encoding="utf-8") == standalone(classifier, "좋아")
+
+
+@pytest.mark.parametrize("wrong, said", [({"view": "circle"}, "view is 'circle'"),
+                                         ({"layer": 99}, "layer 99 does not exist"),
+                                         ({"head": 0}, "head 0 does not exist")])
+def test_what_cannot_be_shown_is_said(classifier, wrong, said):
+    with pytest.raises(UserError, match=said):
+        classifier("좋아").show(**wrong)

@@ -25,9 +25,10 @@ document.body.append(make("div", { class: "microscope" }, text), make("main", {}
 
 /** A component draws what it is given, once. */
 function give(mount, element, value) {
+  const props = { value: "" };
   let draw = () => {};
-  mount(element, { props: { value: JSON.stringify(value) }, watch: (_, act) => { draw = act; },
-    trigger() {} });
+  mount(element, { props, watch: (_, act) => { draw = act; }, trigger() {} });
+  props.value = JSON.stringify(value);
   return draw();
 }
 
