@@ -116,13 +116,11 @@ def reply(chat: Chat, told: str) -> tuple[Any, Any]:
     is_complete = roles.count("user") >= min(len(now.texts), visit.REPLAYED)
     if not now.texts or (is_complete and roles[-1:] == ["assistant"]):
         return gr.skip(), gr.skip()
+    if not is_complete or roles != ["user", "assistant"] * (len(roles) // 2) + ["user"]:
+        return visit.conversation(model.classifier, now)
     text = now.texts[-1]
     found, attribution = visit.explained(model.classifier, text, now.lang)
-    if is_complete and roles == ["user", "assistant"] * (len(roles) // 2) + ["user"]:
-        chat = [*chat, visit.answered(found)]
-    else:
-        chat = visit.conversation(model.classifier, now)
-    return chat, visit.strip_value(text, attribution)
+    return [*chat, visit.answered(found)], visit.strip_value(text, attribution)
 
 
 def show(told: str) -> str:
@@ -161,8 +159,7 @@ def open_page(told: str) -> list[Any]:
 
 def recall(told: str) -> tuple[Chat, str]:
     """The conversation as it was, in the language of the page."""
-    now = Visit.read(told)
-    return visit.conversation(model.classifier, now), visit.colour_words(model.classifier, now)
+    return visit.conversation(model.classifier, Visit.read(told))
 
 
 def clear(told: str) -> tuple[Chat, str, str, Any, str]:

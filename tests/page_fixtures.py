@@ -101,6 +101,19 @@ def wait_until_answered(page: Page) -> None:
         page.wait_for_selector(COLOURED, state="attached")
 
 
+@contextmanager
+def told_on_failure(page: Page) -> Iterator[None]:
+    """A test that fails says what the visitor saw."""
+    try:
+        yield
+    except BaseException as error:
+        if not page.is_closed():
+            shown = re.sub(r"\s+", " ", page.locator("body").inner_text())
+            error.add_note(f"at {urllib.parse.unquote(page.url)}\ncomplaints: {page.complaints}\n"
+                           f"the page showed: {shown[:1500]}")
+        raise
+
+
 class UsualPage:
     """One page that most tests share: opening another takes longer than all that they do with it.
     It is cleared, and the address of the next test is put in its bar; a test that fails closes it.
@@ -110,11 +123,10 @@ class UsualPage:
         self.context, self.address = new_context(browser), address
         self.page: Page | None = None
 
-    def goto(self, query: str) -> Page:
+    def goto(self, query: str) -> None:
         asked = {**PLAIN, **dict(urllib.parse.parse_qsl(query, keep_blank_values=True))}
         fragment = urllib.parse.urlencode(asked)
-        if self.page is None:
-            self.page = new_page(self.context)
+        if self.page.url == "about:blank":
             self.page.goto(f"{self.address}#{fragment}")
         else:
             self.page.mouse.move(0, 0)
@@ -122,14 +134,15 @@ class UsualPage:
                 clear(self.page)
             self.page.evaluate("fragment => { location.hash = fragment; }", fragment)
         wait_until_answered(self.page)
-        return self.page
 
     @contextmanager
     def visit(self, query: str) -> Iterator[Page]:
+        self.page = self.page or new_page(self.context)
         try:
-            page = self.goto(query)
-            yield page
-            assert page.complaints == []
+            with told_on_failure(self.page):
+                self.goto(query)
+                yield self.page
+                assert self.page.complaints == []
         except BaseException:
             self.close()
             raise
@@ -151,11 +164,12 @@ def usual_page(browser, server) -> Iterator[UsualPage]:
 def opened(context, address: str) -> Iterator[Page]:
     """A page in a visitor's browser; at the end it must have had nothing to complain about."""
     page = new_page(context)
-    page.goto(address)
-    wait_until_answered(page)
-    yield page
+    with told_on_failure(page):
+        page.goto(address)
+        wait_until_answered(page)
+        yield page
+        assert page.complaints == []
     page.close()
-    assert page.complaints == []
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ BertViz (bytes). Every server is a process of its own on a free port of this mac
 """
 
 import asyncio
+import json
 import os
 import socket
 import subprocess
@@ -33,7 +34,8 @@ APP, PLAIN_APP = ROOT / "app.py", ROOT / "tests" / "plain_app.py"
 EMPTY_APP = "import gradio, torch\nwith gradio.Blocks() as demo: pass\ndemo.launch(ssr_mode=False)"
 PLAIN = "gr.Interface, pipeline, pyplot"
 PATIENCE = 600          # seconds: a limit for a hang
-PAGE_TOKENS = (16, 64)
+PAGE_TOKENS = (16, 64, 512)
+MOST_FOR_BERTVIZ = 128  # tokens: its files grow to hundreds of megabytes
 VISITORS, LOAD_SECONDS, LOAD_TOKENS = 50, 30, (8, 16, 24, 32, 48)
 
 
@@ -223,8 +225,9 @@ def bertviz_bytes(classifier: EmotionClassifier, text: str) -> dict[str, int]:
     encoding, attentions = classifier.attentions(text)
     layers = [torch.from_numpy(layer)[None] for layer in attentions]
     with warnings.catch_warnings(category=ResourceWarning, action="ignore"):  # leaves files open
-        return {view.__name__: len(view(layers, encoding.pieces, html_action="return").data
-                                   .encode()) for view in (model_view, head_view)}
+        return {f"BertViz, {view.__name__}": len(view(
+            layers, encoding.pieces, html_action="return").data.encode())
+            for view in (model_view, head_view)}
 
 
 def bench_page(bench: Bench) -> Iterator[Comparison]:
@@ -245,7 +248,7 @@ def bench_page(bench: Bench) -> Iterator[Comparison]:
             entered: tuple[list[float], list[float]] = ([], [])
             layers: tuple[list[float], list[float]] = ([], [])
             requests: tuple[list[int], list[int]] = ([], [])
-            our_bytes = []
+            our_bytes: list[int] = []
             for number in range(bench.rounds(12)):
                 text = text_of(classifier, tokens, shuffled_words(number + 1))
                 layer = next(other_layer)
@@ -262,10 +265,15 @@ def bench_page(bench: Bench) -> Iterator[Comparison]:
                              *layers, "≤ 0.10")
             yield Comparison("page", f"requests for another layer, {tokens} tokens", PLAIN,
                              "requests", *requests, "= 0")
-    for view, size in bertviz_bytes(classifier, text).items():
-        yield Comparison("page", f"bytes to the browser for one answer, {sizes[-1]} tokens",
-                         f"BertViz, {view}", "bytes", our_bytes, [size] * len(our_bytes),
-                         "≤ 0.25" if view == "model_view" else "")
+            yield Comparison("page", f"memory of the app after {tokens} tokens", PLAIN, "MB",
+                             [our_server.megabytes()], [plain_server.megabytes()])
+            peers = {"its weights as 32-bit numbers": classifier.attentions(text)[1].nbytes}
+            if tokens <= MOST_FOR_BERTVIZ:
+                peers |= bertviz_bytes(classifier, text)
+            for peer, size in peers.items():
+                yield Comparison("page", f"bytes to the browser for one answer, {tokens} tokens",
+                                 peer, "bytes", our_bytes, [size] * len(our_bytes),
+                                 "≤ 0.25" if peer == "BertViz, model_view" else "")
 
 
 def first_pictures(visit: PlainVisit) -> None:
@@ -287,11 +295,22 @@ class Load:
     seconds: float      # until the last answer
 
 
-async def ask_ours(client: Any, text: str) -> None:
-    """As the page asks: one POST."""
-    reply = await client.post("gradio_api/run/look", json={"data": [text]})
-    if reply.status_code != 200 or not reply.content.startswith(b'{"data"'):
-        raise UserError(f"status {reply.status_code}")
+def ask_ours(address: str) -> Any:
+    """As the page asks: bars and attention, then the reply of the chat with the coloured words."""
+    with urllib.request.urlopen(f"{address}config") as config:
+        numbers = {event["api_name"]: event["id"] for event in json.load(config)["dependencies"]}
+
+    async def post(client: Any, name: str, *values: Any) -> list:
+        reply = await client.post("gradio_api/run/predict",
+                                  json={"data": values, "fn_index": numbers[name]})
+        return reply.json()["data"]
+
+    async def ask(client: Any, text: str) -> None:
+        _, chat, _, visit, _ = await post(client, "say", text, [], "")
+        chat, _ = await post(client, "reply", chat, visit)
+        if len(chat) != 2:
+            raise UserError("no reply")
+    return ask
 
 
 async def ask_plain(client: Any, text: str) -> None:
@@ -342,13 +361,15 @@ def bench_load(bench: Bench) -> Iterator[Comparison]:
     loads: tuple[list[Load], list[Load]] = ([], [])
     with (served(APP, "--checkpoint", checkpoint) as our_server,
           served(PLAIN_APP, checkpoint) as plain_server):
-        sides = (ask_ours, our_server.address), (ask_plain, plain_server.address)
+        sides = ((ask_ours(our_server.address), our_server.address),
+                 (ask_plain, plain_server.address))
         for ask, address in sides:
             asyncio.run(crowd(ask, address, texts, 2, 1))  # the first answers are slower
         before = our_server.megabytes()
         for number in range(bench.rounds(3)):
             for place in (0, 1) if number % 2 == 0 else (1, 0):
-                loads[place].append(asyncio.run(crowd(*sides[place], texts, visitors, seconds)))
+                ask, address = sides[place]
+                loads[place].append(asyncio.run(crowd(ask, address, texts, visitors, seconds)))
         after = our_server.megabytes()
     who = f"{visitors} visitors for {seconds} s"
     ours, theirs = ([len(load.waits) / load.seconds for load in side] for side in loads)

@@ -19,6 +19,7 @@ from bert.tokenizer import Encoding
 
 ENOUGH = 0.02          # relative error at which more steps are pointless
 FEWEST = 16            # steps on the path
+LARGE = 8_000_000_000  # tokens × parameters of a text and a network that take half as many
 MOST_TOKENS = 8_192    # bounds the steps: 64 for a text of 128 tokens, more for shorter ones
 BATCH_TOKENS = 1_024
 
@@ -57,7 +58,8 @@ def attribute(classifier: EmotionClassifier, text: str, key: str,
         end, start = table[encoding.ids], table[masked]                              # (T, E)
         scores = score(model, torch.stack([end, start]), target)
     gained = float(scores[0] - scores[1])
-    steps = FEWEST
+    work = len(encoding.ids) * sum(weights.numel() for weights in model.parameters())
+    steps = FEWEST if work <= LARGE else FEWEST // 2
     while True:
         values = _integrate(model, start, end, target, steps)
         found = Attribution(encoding, key, values, gained, against)

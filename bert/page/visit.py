@@ -161,12 +161,18 @@ def answered(found: Reply) -> dict[str, Any]:
     return {"role": "assistant", "content": found.sentence, "options": options}
 
 
-def conversation(classifier: EmotionClassifier, visit: Visit) -> Chat:
-    """The whole chat again, in the language of the visit: its last texts with their answers."""
+def conversation(classifier: EmotionClassifier, visit: Visit) -> tuple[Chat, str]:
+    """The whole chat again, in the language of the visit: its last texts with their answers, and
+    the value of Strip for the text on show."""
     chat: Chat = []
-    for text in visit.texts[-REPLAYED:]:
-        chat += [said(text), answered(explained(classifier, text, visit.lang)[0])]
-    return chat
+    coloured = None
+    for number in range(len(visit.texts))[-REPLAYED:]:
+        text = visit.texts[number]
+        found, attribution = explained(classifier, text, visit.lang)
+        chat += [said(text), answered(found)]
+        if number == visit.shown:
+            coloured = strip_value(text, attribution)
+    return chat, colour_words(classifier, visit) if coloured is None else coloured
 
 
 def moved_shares(classifier: EmotionClassifier, text: str) -> np.ndarray:
