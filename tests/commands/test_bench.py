@@ -72,7 +72,8 @@ def test_the_app_is_measured_beside_its_peers(section, call, tmp_path, emotion_f
 def test_a_file_that_bertviz_leaves_open_is_no_error(classifier):
     from bert.commands.bench_app import bertviz_bytes
     sizes = bertviz_bytes(classifier, "드디어 마라톤을 완주했다")
-    assert sizes.keys() == {"BertViz, model_view", "BertViz, head_view"} and min(sizes.values()) > 1_000
+    assert sizes.keys() == {"BertViz, model_view", "BertViz, head_view"}
+    assert min(sizes.values()) > 1_000
 
 
 def test_an_unknown_section_is_refused_with_the_known_ones(call):

@@ -1,7 +1,12 @@
 """What other programs and the page's own scripts ask."""
 
 import json
+import re
+import shlex
+import subprocess
+import sys
 import urllib.request
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,6 +14,7 @@ from asking import TEXT, ask, complaint, is_sentence, post, send
 from gradio_client import Client
 from gradio_client.exceptions import AppError
 
+ROOT = Path(__file__).parents[2]
 OPTIONS = {"layer": 1, "head": 2, "lang": "ko", "link": "http://127.0.0.1/#text=x"}
 
 
@@ -41,6 +47,20 @@ def test_attention_gives_exact_weights(client, classifier):
 
 def test_a_plain_post_gives_the_same(server, client):
     assert ask(server.address, "predict", TEXT) == client.predict(TEXT, api_name="/predict")
+
+
+@pytest.mark.parametrize("readme", ["README.md", "README.ko.md"])
+@pytest.mark.parametrize("program", ["curl ", "python -c "])
+def test_the_lines_of_the_readme_give_the_same(server, readme, program):
+    lines = (ROOT / readme).read_text(encoding="utf-8").splitlines()
+    command, = (line for line in lines if line.startswith(program))
+    assert "http://127.0.0.1:7860" in command
+    words = shlex.split(command.replace("http://127.0.0.1:7860", server.address.rstrip("/")))
+    if words[0] == "python":
+        words[0] = sys.executable
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    found, = re.findall(r"""['"]label['"]: ?['"](\w+)['"]""", done.stdout)
+    assert found == ask(server.address, "predict", "고마워")["label"]
 
 
 @pytest.mark.parametrize(("route", "body"), [
