@@ -104,7 +104,7 @@ def say(text: str, chat: Chat, told: str) -> tuple[str, Chat, Any, Any, Any]:
         return "", chat, gr.skip(), gr.skip(), gr.skip()
     now = now.saying(text)
     chat = chat[max(len(chat) - 2 * (len(now.texts) - 1), 0):]  # what the visit still knows
-    return ("", [*chat, visit.said(text)], visit.answer(model.classifier, now),
+    return ("", [*chat, visit.said(text)], visit.answer(model.classifier_of(now.taught), now),
             now.model_dump_json(), gr.update(visible=False))
 
 
@@ -117,20 +117,22 @@ def reply(chat: Chat, told: str) -> tuple[Any, Any]:
     if not now.texts or (is_complete and roles[-1:] == ["assistant"]):
         return gr.skip(), gr.skip()
     if not is_complete or roles != ["user", "assistant"] * (len(roles) // 2) + ["user"]:
-        return visit.conversation(model.classifier, now)
+        return visit.conversation(model.classifier_of(now.taught), now)
     text = now.texts[-1]
-    found, attribution = visit.explained(model.classifier, text, now.lang)
+    found, attribution = visit.explained(model.classifier_of(now.taught), text, now.lang)
     return [*chat, visit.answered(found)], visit.strip_value(text, attribution)
 
 
 def show(told: str) -> str:
     """Another text of the conversation comes on show."""
-    return visit.answer(model.classifier, Visit.read(told))
+    now = Visit.read(told)
+    return visit.answer(model.classifier_of(now.taught), now)
 
 
 def colour_words(told: str) -> str:
     """Which words of the text on show speak for its answer."""
-    return visit.colour_words(model.classifier, Visit.read(told))
+    now = Visit.read(told)
+    return visit.colour_words(model.classifier_of(now.taught), now)
 
 
 def choose_message(chat: Chat, told: str, picked: gr.SelectData) -> str:
@@ -154,12 +156,13 @@ def open_page(told: str) -> list[Any]:
     """A page is opened, reloaded, or changes its language: everything in the visitor's words. What
     the chat said follows."""
     now = Visit.read(told)
-    return [visit.answer(model.classifier, now), *labels(now.lang)]
+    return [visit.answer(model.classifier_of(now.taught), now), *labels(now.lang)]
 
 
 def recall(told: str) -> tuple[Chat, str]:
     """The conversation as it was, in the language of the page."""
-    return visit.conversation(model.classifier, Visit.read(told))
+    now = Visit.read(told)
+    return visit.conversation(model.classifier_of(now.taught), now)
 
 
 def clear(told: str) -> tuple[Chat, str, str, Any, str]:
@@ -169,8 +172,9 @@ def clear(told: str) -> tuple[Chat, str, str, Any, str]:
 
 def undo_clear(kept: str, told: str) -> tuple[str, Any, str]:
     """Bring back what was cleared, in the language of the page."""
-    back = Visit.read(kept).model_copy(update={"lang": Visit.read(told).lang})
-    return (visit.answer(model.classifier, back), gr.update(visible=False),
+    now = Visit.read(told)
+    back = Visit.read(kept).model_copy(update={"lang": now.lang, "taught": now.taught})
+    return (visit.answer(model.classifier_of(back.taught), back), gr.update(visible=False),
             back.model_dump_json())
 
 
@@ -207,43 +211,48 @@ def attention(text: str, layer: int, head: int) -> dict:
             "weights": prediction.attentions[layer - 1, head - 1].tolist()}
 
 
-def words_for(text: str, key: str) -> dict:
+# The page says with each of these which copy it means: "" is the model itself.
+
+
+def words_for(text: str, key: str, taught: str) -> dict:
     """How much each piece speaks for or against a class."""
+    classifier = model.classifier_of(taught)
     if not isinstance(key, str):
         raise UserError(f"The class is a {type(key).__name__}: send its key.")
-    return visit.attribution_data(attribute(model.classifier, check_text(text), key))
+    return visit.attribution_data(attribute(classifier, check_text(text), key))
 
 
-def moved(text: str) -> dict:
+def moved(text: str, taught: str) -> dict:
     """How much each look moves: value-weighted attention of every head."""
-    shares = visit.moved_shares(model.classifier, check_text(text))
+    shares = visit.moved_shares(model.classifier_of(taught), check_text(text))
     return plain(Matrix(shares.reshape(-1, *shares.shape[2:]), "weights"))
 
 
-def study(text: str, name: str, options: dict) -> dict:
+def study(text: str, name: str, options: dict, taught: str) -> dict:
     """The numbers of one study."""
-    return find_study(name).answer(model.context, check_text(text), options)
+    context = model.context_of(taught)
+    return find_study(name).answer(context, check_text(text), options)
 
 
-def export(text: str, what: str, ending: str, options: dict) -> dict:
+def export(text: str, what: str, ending: str, options: dict, taught: str) -> dict:
     """One file to take away, in base64."""
     text = check_text(text)
+    context = model.context_of(taught)
+    classifier = context.classifier
     if (what, ending) == ("answer", "html"):
         file = downloads.File("answer.html", "text/html", standalone(
-            model.classifier, text, *downloads.page_options(options)).encode())
+            classifier, text, *downloads.page_options(options)).encode())
     elif isinstance(what, str) and what in STUDIES:
         language = options.get("lang") if isinstance(options, dict) else None
-        found = STUDIES[what].answer(model.context, text, options,
-                                     in_full=ending in ("csv", "json"))
+        found = STUDIES[what].answer(context, text, options, in_full=ending in ("csv", "json"))
         file = downloads.make_study(STUDIES[what], found, ending, language)
     else:
-        config = model.classifier.config
+        config = classifier.config
         wanted = downloads.Wanted.checked(what, ending, options, config.num_hidden_layers,
                                           config.num_attention_heads)
         if wanted.is_moved:
-            wanted = replace(wanted, moved=visit.moved_shares(model.classifier, text))
-        file = downloads.make(visit.read(model.classifier, text), wanted,
-                              visit.describe(model.classifier))
+            wanted = replace(wanted, moved=visit.moved_shares(classifier, text))
+        file = downloads.make(visit.read(classifier, text), wanted, visit.describe(classifier))
     return {"name": file.name, "type": file.media_type,
             "data": base64.b64encode(file.content).decode("ascii")}
 

@@ -66,11 +66,12 @@ class Checkpoint:
     model: Model
     missing: tuple[str, ...]  # heads that the folder does not have; their weights are zero here
     hub_id: str | None = None
+    is_taught: bool = False   # a copy that has learned corrections since it was loaded
 
     @property
     def name(self) -> str:
         """What people call it: its name on the Hub, or that of its folder."""
-        return self.hub_id or self.folder.resolve().name
+        return (self.hub_id or self.folder.resolve().name) + " (taught)" * self.is_taught
 
     @property
     def has_classifier(self) -> bool:

@@ -44,6 +44,7 @@ class Outcome:
 
     before: list[Prediction]
     after: list[Prediction]
+    copy: EmotionClassifier
     ended: str  # learned, steps or time
     steps: int
 
@@ -55,23 +56,25 @@ def learn(classifier: EmotionClassifier, corrections: Sequence[Correction], text
           go_on: GoOn) -> Outcome | None:
     """Fine-tune a copy, then ask model and copy about the texts; None if nobody waits any more."""
     before = classifier.predict_many(texts)
-    model = trainable_copy(classifier.needs_classifier())
-    copy = EmotionClassifier(replace(classifier.checkpoint, model=model))
-    end = train(copy, model, corrections, go_on)
-    return None if end is None else Outcome(before, copy.predict_many(texts), *end)
+    model, learning = trainable_copy(classifier.needs_classifier())
+    copy = EmotionClassifier(replace(classifier.checkpoint, model=model, is_taught=True))
+    end = train(copy, learning, corrections, go_on)
+    return None if end is None else Outcome(before, copy.predict_many(texts), copy, *end)
 
 
-def trainable_copy(model: BertForSequenceClassification) -> BertForSequenceClassification:
-    """A copy without dropout of which only the upper layers, pooler and classifier learn."""
-    copy = deepcopy(model).eval().requires_grad_(False)
-    encoder = copy.bert.encoder
-    for part in (*encoder.layer[-UPPER_LAYERS:], encoder.final_norm, copy.bert.pooler,
-                 copy.classifier):
-        part.requires_grad_(True)
-    return copy
+def trainable_copy(
+        model: BertForSequenceClassification) -> tuple[BertForSequenceClassification, list[Tensor]]:
+    """A copy without dropout, and its weights that learn: upper layers, pooler and classifier. The
+    weights below are those of the model itself."""
+    shared = {id(weight): weight for part in (model.bert.embeddings,
+                                              *model.bert.encoder.layer[:-UPPER_LAYERS])
+              for weight in part.parameters()}
+    copy = deepcopy(model, dict(shared)).eval()
+    return copy, [weight.requires_grad_() for weight in copy.parameters()
+                  if id(weight) not in shared]
 
 
-def train(copy: EmotionClassifier, model: BertForSequenceClassification,
+def train(copy: EmotionClassifier, learning: list[Tensor],
           corrections: Sequence[Correction], go_on: GoOn) -> tuple[str, int] | None:
     """Train the copy's model until every correction is learned; what ended it after how many
     steps, or None if nobody waits any more."""
@@ -81,8 +84,8 @@ def train(copy: EmotionClassifier, model: BertForSequenceClassification,
     attention_mask = torch.from_numpy(batch.attention_mask)                          # (B, T)
     wanted = torch.tensor([copy.keys.index(correction.label)
                            for correction in corrections])                           # (B,)
-    adam = Adam([weight for weight in model.parameters() if weight.requires_grad],
-                RATE_TIMES_WIDTH / copy.config.hidden_size)
+    model = copy.needs_classifier()
+    adam = Adam(learning, RATE_TIMES_WIDTH / copy.config.hidden_size)
     for step in range(MOST_STEPS + 1):
         logits = model(ids, None, attention_mask, need_weights=False).logits         # (B, C)
         loss = F.cross_entropy(logits, wanted)

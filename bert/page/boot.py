@@ -4,12 +4,13 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from bert.drawing.texts import colours, texts
-from bert.page.gallery import gallery
+from bert.drawing.texts import LANGUAGES, colours, texts
+from bert.page.gallery import gallery, study_examples
 from bert.page.tour import steps
 from bert.studies import GROUPS
 from bert.studies.base import LONGEST
 
+PRETRAINING = ("masked_word", "next_sentence")  # the studies with examples of their own
 PYTHONS_OWN = ("reply_", "follow_")  # strings that no script shows
 
 
@@ -21,6 +22,9 @@ def boot_data() -> dict[str, Any]:
     return {"texts": shown, "colours": colours(), "limit": LONGEST,
             "tour": [asdict(step) for step in steps()],
             "gallery": [asdict(example) for example in gallery()],
+            "examples": {tab: {language: [asdict(example) for example
+                                          in study_examples(tab, language)]
+                               for language in LANGUAGES} for tab in PRETRAINING},
             "studies": {group: {study.name: study.description() for study in studies}
                         for group, studies in GROUPS.items()}}
 

@@ -4,7 +4,26 @@ import threading
 from pathlib import Path
 
 from bert.classifier import EmotionClassifier
+from bert.errors import UserError
+from bert.explain.tuned_lens import TunedLens
+from bert.studies import teach
 from bert.studies.base import StudyContext
+
+
+class TaughtContext(StudyContext):
+    """A visitor's copy; the stages before it are those of the original."""
+
+    def __init__(self, classifier: EmotionClassifier, original: StudyContext) -> None:
+        super().__init__(classifier)
+        self.original = original
+
+    @property
+    def pretrained(self) -> EmotionClassifier:
+        return self.original.pretrained
+
+    @property
+    def tuned_lens(self) -> TunedLens | None:
+        return None  # was fitted to the original
 
 
 class Served:
@@ -27,3 +46,12 @@ class Served:
     @property
     def classifier(self) -> EmotionClassifier:
         return self.context.classifier
+
+    def context_of(self, taught: str) -> StudyContext:
+        """What the studies share; of the copy that a visitor has taught, if its name is given."""
+        return TaughtContext(self.classifier_of(taught), self.context) if taught else self.context
+
+    def classifier_of(self, taught: str) -> EmotionClassifier:
+        if not isinstance(taught, str):
+            raise UserError(f"The copy is a {type(taught).__name__}: send its name.")
+        return teach.JOBS.copy(taught) if taught else self.classifier

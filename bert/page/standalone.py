@@ -39,7 +39,7 @@ def standalone(classifier: EmotionClassifier, text: str, language: Language = "e
     answer["moved"] = Matrix(moved.reshape(-1, *moved.shape[2:]), "weights").pack()
     visit = {"messages": [text], "current": 0, "answer": answer}
     chosen = {"view": view, "layer": layer, "head": head, "language": language}
-    boot = {**boot_data(), "gallery": [], "tour": []}
+    boot = {**boot_data(), "gallery": [], "examples": {}, "tour": []}
     title = html.escape(f"{say(language, 'title')}: {text[:60]}")
     return (f'<!DOCTYPE html>\n<html lang="{language}">\n<head>\n<meta charset="utf-8">\n'
             '<meta name="viewport" content="width=device-width, initial-scale=1">\n'

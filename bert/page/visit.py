@@ -36,6 +36,7 @@ class Visit(BaseModel):
     current: int | None = None
     lang: Language = "en"
     text: str | None = None   # a text that is said now, from a card or a link
+    taught: str = ""          # the copy that the visitor talks to; the model itself without one
 
     @classmethod
     def read(cls, given: Any) -> "Visit":
@@ -72,7 +73,7 @@ def read(classifier: EmotionClassifier, text: str) -> Prediction:
     return Prediction(encoding, (), np.zeros(0, dtype=np.float32), False, attentions)
 
 
-@lru_cache(maxsize=1)  # reads the weights for their hash
+@lru_cache(maxsize=8)  # reads the weights for their hash
 def describe(classifier: EmotionClassifier) -> dict[str, Any]:
     """What the page says of the checkpoint."""
     checkpoint = classifier.checkpoint

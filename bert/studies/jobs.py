@@ -3,6 +3,7 @@
 import secrets
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,8 @@ from bert.explain.correction import Correction, GoOn, Progress
 
 AT_ONCE = 2       # copies that learn at the same time
 PATIENCE = 30.0   # seconds without a question after which nobody waits any more
+KEPT = 8          # copies that can be talked to
+TALKS = 1800.0    # seconds without a word after which a copy is forgotten
 
 BUSY = ("Others are teaching their copies right now: try again in a moment. "
         "지금은 다른 분들이 가르치는 중이에요: 잠시 뒤에 다시 눌러 주세요.")
@@ -21,26 +24,32 @@ GONE = ("This copy is gone: it was stopped, or nobody asked for it. Press learn 
 FAILED = ("The copy could not be taught on this machine: try fewer or shorter corrections. "
           "사본을 가르치지 못했어요: 더 적거나 짧은 글로 해 보세요.")
 
-Learn = Callable[[EmotionClassifier, Sequence[Correction], GoOn], Mapping[str, Any] | None]
+LEFT = ("Your copy is gone: teach another, or go back to the original. "
+        "가르친 사본이 지워졌어요: 다시 가르치거나 원래 모델로 돌아가 주세요.")
+
+Taught = tuple[Mapping[str, Any], EmotionClassifier]  # what is told of a copy, and the copy
+Learn = Callable[[EmotionClassifier, Sequence[Correction], GoOn], Taught | None]
 
 
 @dataclass
 class Job:
     asked: float                             # when somebody last asked for it
     progress: Progress | None = None
-    result: Mapping[str, Any] | None = None
+    result: Taught | None = None
     is_stopped: bool = False
     is_over: bool = False
 
 
 class FinetuneJobs:
-    """The copies that learn at this moment. A job is forgotten when its result was fetched, when it
-    was stopped, and when nobody asks for it."""
+    """The copies that learn at this moment, and the last ones that have learned. A job is forgotten
+    when its result was fetched, when it was stopped, and when nobody asks for it; a copy when
+    nobody talks to it."""
 
     def __init__(self, learn: Learn, clock: Callable[[], float] = time.monotonic) -> None:
         self.learn, self.clock = learn, clock
         self._lock = threading.Lock()
         self._jobs: dict[str, Job] = {}
+        self._copies: OrderedDict[str, tuple[float, EmotionClassifier]] = OrderedDict()
 
     def start(self, classifier: EmotionClassifier, corrections: Sequence[Correction]) -> str:
         """Begin in a thread of its own; the name under which to ask for the job."""
@@ -64,9 +73,22 @@ class FinetuneJobs:
             if not job.is_over:
                 return {"state": "learning", **(job.progress or {})}
             del self._jobs[name]
-        if job.result is None:
-            raise UserError(FAILED)
-        return job.result
+            if job.result is None:
+                raise UserError(FAILED)
+            told, copy = job.result
+            self._copies[name] = self.clock(), copy
+            self._forget()
+        return {**told, "copy": name}
+
+    def copy(self, name: str) -> EmotionClassifier:
+        """A copy that has learned, to talk to."""
+        with self._lock:
+            self._forget()
+            if name not in self._copies:
+                raise UserError(LEFT)
+            _, copy = self._copies.pop(name)
+            self._copies[name] = self.clock(), copy
+        return copy
 
     def stop(self, name: str) -> None:
         with self._lock:
@@ -95,3 +117,8 @@ class FinetuneJobs:
         for name in [name for name, job in self._jobs.items()
                      if job.is_over and not self._is_wanted(job)]:
             del self._jobs[name]
+        while self._copies:
+            said, _ = next(iter(self._copies.values()))  # the one that was talked to longest ago
+            if len(self._copies) <= KEPT and self.clock() - said < TALKS:
+                break
+            self._copies.popitem(last=False)

@@ -66,6 +66,7 @@ class TeachData(TypedDict):
     most: NotRequired[int]
     ended: NotRequired[str]    # learned, steps or time
     steps: NotRequired[int]
+    copy: NotRequired[str]     # under which name it can be talked to
 
 
 @lru_cache(maxsize=1)
@@ -108,8 +109,9 @@ def check_corrections(classifier: EmotionClassifier, given: Any) -> list[Correct
 
 
 def learn(classifier: EmotionClassifier, corrections: Sequence[Correction],
-          go_on: GoOn) -> TeachData | None:
-    """Teach a copy and compare: every answer before and after; None if nobody waits any more."""
+          go_on: GoOn) -> tuple[TeachData, EmotionClassifier] | None:
+    """Teach a copy and compare: every answer before and after, and the copy; None if nobody waits
+    any more."""
     taught = {line.text for line in corrections}
     lines = [*corrections, *(line for line in known_lines(classifier) if line.text not in taught)]
     found = correction.learn(classifier, corrections, [line.text for line in lines], go_on)
@@ -119,7 +121,7 @@ def learn(classifier: EmotionClassifier, corrections: Sequence[Correction],
                 for row in zip(lines, found.before, found.after, strict=True)]
     return {"state": "done", "ended": found.ended, "steps": found.steps,
             "classes": class_list(classifier.keys), "taught": answered[:len(corrections)],
-            "fixed": answered[len(corrections):]}
+            "fixed": answered[len(corrections):]}, found.copy
 
 
 JOBS = FinetuneJobs(learn)

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from bert.explain.correction import Correction
-from bert.studies.jobs import AT_ONCE, BUSY, GONE, PATIENCE, FinetuneJobs
+from bert.studies.jobs import AT_ONCE, BUSY, GONE, KEPT, LEFT, PATIENCE, TALKS, FinetuneJobs
 
 CORRECTIONS = [Correction("The cat fell asleep on my lap", "curiosity")]
 
@@ -86,7 +86,7 @@ def test_a_job_that_nobody_asks_for_ends_and_is_forgotten(classifier):
 
 def test_a_result_that_nobody_fetches_gives_its_place_away(classifier):
     now = [100.0]
-    jobs = FinetuneJobs(lambda *_: {"state": "done"}, clock=lambda: now[0])
+    jobs = FinetuneJobs(lambda *_: ({"state": "done"}, classifier), clock=lambda: now[0])
     for _ in range(AT_ONCE):
         jobs.start(classifier, CORRECTIONS)
     leave(jobs)
@@ -96,3 +96,33 @@ def test_a_result_that_nobody_fetches_gives_its_place_away(classifier):
     name = jobs.start(classifier, CORRECTIONS)
     leave(jobs)
     assert list(jobs._jobs) == [name]
+
+
+def taught(jobs: FinetuneJobs, classifier) -> str:
+    """The name of a copy that has learned."""
+    name = jobs.start(classifier, CORRECTIONS)
+    leave(jobs)
+    assert jobs.ask(name) == {"state": "done", "copy": name}
+    return name
+
+
+def test_a_copy_that_has_learned_stays_while_somebody_talks_to_it(classifier):
+    now = [100.0]
+    jobs = FinetuneJobs(lambda *_: ({"state": "done"}, classifier), clock=lambda: now[0])
+    name = taught(jobs, classifier)
+    for _ in range(3):
+        now[0] += TALKS - 1
+        assert jobs.copy(name) is classifier
+    now[0] += TALKS
+    with pytest.raises(ValueError, match=re.escape(LEFT)):
+        jobs.copy(name)
+
+
+def test_only_the_last_copies_that_somebody_talked_to_are_kept(classifier):
+    jobs = FinetuneJobs(lambda *_: ({"state": "done"}, classifier))
+    first, second, *_ = [taught(jobs, classifier) for _ in range(KEPT)]
+    jobs.copy(first)
+    taught(jobs, classifier)
+    assert jobs.copy(first) is classifier
+    with pytest.raises(ValueError, match=re.escape(LEFT)):
+        jobs.copy(second)

@@ -79,3 +79,16 @@ def test_the_page_shows_the_lens_with_the_shares_of_the_last_layer(visit, contex
         figures = page.locator('[data-study="lens"] .legend .figure')
         expect(figures).to_have_text([f"{100 * share:.1f}\u00a0%"
                                       for share in data["probabilities"][-1]])
+
+
+def test_play_walks_the_lens_through_the_layers(visit, context):
+    rows = STUDY.answer(context, KOREAN)["probabilities"]
+    with visit(address("lens", KOREAN)) as page:
+        place = page.locator('[data-study="lens"]')
+        place.get_by_role("button", name=say("en", "play")).click()
+        where = place.locator(".where")
+        for layer, row in enumerate(rows):
+            expect(where).to_contain_text(f"After layer {layer}: ")
+            expect(where).to_contain_text(f"{100 * max(row):.1f}")
+        expect(where).to_have_text("")  # the end: the answer as it is
+        expect(place.get_by_role("button", name=say("en", "play"))).to_be_visible()

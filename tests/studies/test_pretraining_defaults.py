@@ -4,9 +4,12 @@ import re
 from pathlib import Path
 
 import pytest
+from page_helpers import address
+from playwright.sync_api import expect
 
 from bert.classifier import EmotionClassifier
 from bert.drawing.texts import LANGUAGES, texts
+from bert.page.gallery import study_examples
 from bert.studies import STUDIES
 from bert.studies.base import StudyContext
 
@@ -50,3 +53,17 @@ def test_the_second_text_at_the_start_is_rightly_taken_for_a_random_one(shipped,
         assert data["probabilities"][1] > 0.5, (
             f"{data['second']!r} is taken for the continuation of {text!r}: choose another "
             "next_sentence_random_text in assets/page/texts/next_sentence.json")
+
+
+@pytest.mark.parametrize("tab", ["masked_word", "next_sentence"])
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_page_offers_one_that_it_gets_right_and_one_that_it_gets_wrong(
+        visit, pretrained_folder, tab, language):
+    with visit(f"tab={tab}&lang={language}") as page:
+        for example in study_examples(tab, language):
+            page.locator(f'[data-example="{example.key}"]').click()
+            expect(page.locator("#chat .user-row").last).to_contain_text(example.text)
+            page.wait_for_selector(f'.study-frame[data-drawn="{tab}"]:not(.waiting)')
+            asked = address(page)
+            assert asked["text"] == example.text
+            assert {name: asked[name] for name in example.options} == example.options

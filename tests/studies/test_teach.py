@@ -10,6 +10,7 @@ from playwright.sync_api import expect
 from study_helpers import address, model_bytes
 
 from bert.classifier import EmotionClassifier
+from bert.drawing.texts import say
 from bert.explain import correction
 from bert.explain.correction import Correction
 from bert.page.downloads import make_study
@@ -25,6 +26,12 @@ CORRECTIONS = [Correction(TEXT, LABEL)]
 
 def always(progress: dict) -> bool:
     return True
+
+
+def told(*given) -> dict | None:
+    """What is told of a copy that has learned."""
+    found = learn(*given)
+    return found and found[0]
 
 
 @pytest.fixture
@@ -54,7 +61,7 @@ def test_a_correction_is_learned_and_the_shared_model_stays_byte_identical(class
         seen.append((progress["step"], progress["loss"], classifier(TEXT).probabilities))
         return True
 
-    result = learn(classifier, CORRECTIONS, look)
+    result = told(classifier, CORRECTIONS, look)
     line = result["taught"][0]
     assert classifier.keys[line["before"]["best"]] == "connection" != LABEL
     assert classifier.keys[line["after"]["best"]] == LABEL and line["after"]["probability"] > 0.5
@@ -69,13 +76,13 @@ def test_a_correction_is_learned_and_the_shared_model_stays_byte_identical(class
 def test_learning_draws_no_random_numbers(classifier):
     torch.manual_seed(7)
     state = torch.get_rng_state()
-    first = learn(classifier, CORRECTIONS, always)
+    first = told(classifier, CORRECTIONS, always)
     assert torch.equal(torch.get_rng_state(), state)
-    assert learn(classifier, CORRECTIONS, always) == first
+    assert told(classifier, CORRECTIONS, always) == first
 
 
 def test_what_is_said_of_the_texts_is_what_the_model_answers(classifier):
-    result = learn(classifier, CORRECTIONS, always)
+    result = told(classifier, CORRECTIONS, always)
     lines = fixed_set()
     assert [line["text"] for line in result["fixed"]] == [line.text for line in lines]
     for line, known in zip(result["fixed"], lines, strict=True):
@@ -87,25 +94,25 @@ def test_what_is_said_of_the_texts_is_what_the_model_answers(classifier):
 
 def test_a_taught_text_of_the_fixed_set_no_longer_counts_as_untaught(classifier):
     taught = fixed_set()[0].text
-    result = learn(classifier, [Correction(taught, "anger")], always)
+    result = told(classifier, [Correction(taught, "anger")], always)
     assert taught not in [line["text"] for line in result["fixed"]]
     assert len(result["fixed"]) == len(fixed_set()) - 1
 
 
 def test_corrections_that_contradict_each_other_end_after_the_most_steps(classifier, monkeypatch):
     monkeypatch.setattr(correction, "MOST_STEPS", 3)
-    result = learn(classifier, [Correction(TEXT, "anger"), Correction(TEXT, "joy")], always)
+    result = told(classifier, [Correction(TEXT, "anger"), Correction(TEXT, "joy")], always)
     assert (result["ended"], result["steps"]) == ("steps", 3)
 
 
 def test_learning_ends_when_its_time_is_up(classifier, monkeypatch):
     monkeypatch.setattr(correction, "SECONDS", 0.0)
-    assert learn(classifier, CORRECTIONS, always)["ended"] == "time"
+    assert told(classifier, CORRECTIONS, always)["ended"] == "time"
 
 
 def test_learning_ends_when_nobody_waits(classifier):
     asked = []
-    assert learn(classifier, CORRECTIONS, lambda progress: asked.append(progress)) is None
+    assert told(classifier, CORRECTIONS, lambda progress: asked.append(progress)) is None
     assert len(asked) == 1
 
 
@@ -153,7 +160,7 @@ def test_classes_that_are_not_ours_can_be_taught_without_a_fixed_set(classifier)
     foreign = EmotionClassifier(checkpoint)
     data = STUDY.answer(StudyContext(foreign), "")
     assert data["fixed"] == [] and data["classes"] == class_list(names)
-    result = learn(foreign, [Correction(TEXT, "class 6")], always)
+    result = told(foreign, [Correction(TEXT, "class 6")], always)
     assert (result["taught"][0]["after"]["best"], result["fixed"]) == (6, [])
     for drawn in (data, plain(result)):
         assert make_study(STUDY, drawn, "png", "ko").content.startswith(b"\x89PNG")
@@ -163,7 +170,8 @@ def test_a_result_is_handed_over_once_and_nothing_is_kept(context, jobs):
     corrections = [{"text": TEXT, "label": LABEL}]
     started = STUDY.answer(context, "", {"action": "start", "corrections": corrections})
     result = finished(context, started["job"])
-    assert result == plain(learn(context.classifier, CORRECTIONS, always))
+    assert result == {**plain(told(context.classifier, CORRECTIONS, always)),
+                      "copy": started["job"]}
     assert jobs._jobs == {}
     with pytest.raises(ValueError, match=re.escape(GONE)):
         STUDY.answer(context, "", {"action": "progress", "job": started["job"]})
@@ -188,7 +196,7 @@ def test_without_an_action_the_fixed_set_is_answered(context, classifier):
 
 
 def test_a_result_sent_back_is_drawn_and_what_is_unsound_in_it_left_out(context, classifier):
-    result = plain(learn(classifier, CORRECTIONS, always))
+    result = plain(told(classifier, CORRECTIONS, always))
     bad = [{**result["fixed"][0], "label": 99}, {**result["fixed"][0], "after": {"best": 0}},
            {**result["fixed"][0], "before": {"best": 0, "probability": float("nan")}}, None]
     sent = {"taught": result["taught"], "fixed": [*result["fixed"], *bad]}
@@ -199,7 +207,7 @@ def test_a_result_sent_back_is_drawn_and_what_is_unsound_in_it_left_out(context,
 @pytest.mark.parametrize("language", ["en", "ko"])
 def test_the_comparison_can_be_taken_away(context, classifier, language):
     untaught = STUDY.answer(context, "")
-    result = plain(learn(classifier, CORRECTIONS, always))
+    result = plain(told(classifier, CORRECTIONS, always))
     for data in (untaught, result):
         assert make_study(STUDY, data, "png", language).content.startswith(b"\x89PNG")
     sheet = make_study(STUDY, result, "csv", language).content.decode("utf-8-sig")
@@ -227,7 +235,7 @@ def test_a_visitor_runes_one_line_and_saves_it(visit, classifier, tmp_path):
         place.get_by_role("button", name="Learn", exact=True).click()
         row = place.locator(".taught tbody tr")
         expect(row.locator('[data-when="after"]')).to_contain_text("Curiosity")
-        expected = learn(classifier, CORRECTIONS, always)["taught"][0]
+        expected = told(classifier, CORRECTIONS, always)["taught"][0]
         for when in ("before", "after"):
             shown = row.locator(f'[data-when="{when}"] .figure').inner_text()
             assert float(shown[:-2]) == pytest.approx(100 * expected[when]["probability"], abs=0.06)
@@ -269,3 +277,28 @@ def test_a_correction_keeps_while_other_texts_are_read_and_tabs_never_break_the_
             ("sadness", "en", TEXT), ("anger", "ko", '드디어 마라톤을 "완주"했다')]
         place.get_by_role("button", name=f"Remove the correction of “{TEXT}”").click()
         expect(place.locator(".corrections li")).to_have_count(1)
+
+
+def test_the_chat_can_be_handed_to_the_copy_and_back(visit, classifier):
+    with visit(address("teach", TEXT), fresh=True) as page:
+        place = page.locator('[data-study="teach"]')
+        place.get_by_label("It should be").select_option(LABEL)
+        place.get_by_role("button", name="Add correction").click()
+        place.get_by_role("button", name="Learn", exact=True).click()
+        expect(place.locator(".finding")).to_contain_text("Texts it was not taught")
+        best = page.locator(".bar.best")
+        expect(best).to_have_attribute("data-class", "connection")
+        place.get_by_role("button", name="Talk to your copy").click()
+        expect(best).to_have_attribute("data-class", LABEL)
+        expect(page.locator(".feelings .copy")).to_contain_text("Your own copy is answering")
+        expect(page.locator("#chat .bot-row")).to_contain_text("curiosity")
+        page.get_by_label("Your text").fill("The cat fell asleep")
+        page.get_by_label("Your text").press("Enter")
+        expect(page.locator("#chat .bot-row")).to_have_count(2)
+        page.get_by_role("tab", name=say("en", "group_answer"), exact=True).click()
+        page.wait_for_selector('.study-frame[data-drawn="lens"]:not(.waiting)')
+        expect(page.locator('[data-study="lens"] .legend .strong')).to_contain_text(
+            best.locator(".figure").inner_text())  # the studies read the copy as well
+        page.get_by_role("button", name="Back to the original").click()
+        expect(page.locator(".feelings .copy")).to_be_hidden()
+        expect(page.locator("#chat .bot-row").first).to_contain_text("connection")

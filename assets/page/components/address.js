@@ -88,7 +88,7 @@ export function mount(element, { props, watch, trigger }) {
   const texts = remembered();
 
   const visit = (changes = {}) => JSON.stringify({ texts: state.messages.map(({ text }) => text),
-    current: state.current, lang: state.language, ...changes });
+    current: state.current, lang: state.language, taught: state.taught, ...changes });
 
   function ask(event, changes) {
     props.value = visit(changes);
@@ -118,6 +118,11 @@ export function mount(element, { props, watch, trigger }) {
     visit,
     say: (text) => ask("say", { text }),
     show: (id) => ask("show", { current: id }),
+    /** Let a copy that has learned answer, or, without a name, the model again. */
+    talkTo(taught) {
+      update({ taught });
+      ask("open");
+    },
   };
   function navigate({ tab, ...options }) {
     open(tab === "attention" ? ATTENTION_VIEWS[0] : tab, options);

@@ -10,6 +10,7 @@ import { gridLayer, headsView, layersView } from "../views/grid.js";
 import { heatmapView, pointText } from "../views/heatmap.js";
 import { linesView } from "../views/lines.js";
 import { cssColour } from "../shared/paint.js";
+import { playButton } from "../shared/play.js";
 import { stepper } from "../shared/stepper.js";
 import { currentAnswer, listen, state, update } from "../shared/store.js";
 import { STUDIES, open } from "../shared/studies.js";
@@ -111,7 +112,7 @@ export function mount(element) {
   });
   element.append(make("section", { class: "stage" },
     make("div", { class: "controls" }, viewButtons(), downloadMenu()),
-    make("div", { class: "controls" }, stepper("layer"), stepper("head"), playButton(), unitSwitch(),
+    make("div", { class: "controls" }, stepper("layer"), stepper("head"), playLayers(), unitSwitch(),
       specialSwitch(), movedSwitch()), finding,
     make("div", { class: "picture" }, frame,
       make("div", { class: "side" }, scale.element, stretchSwitch(), fadeSlider())),
@@ -120,38 +121,16 @@ export function mount(element) {
   draw();
 }
 
-/** Walk through the layers, one after the other; not for those who want nothing to move. */
-function playButton() {
-  const button = make("button", { type: "button", class: "quiet play", onclick: () => (timer ? stop() : play()) });
-  let timer = null;
-
-  function play() {
-    const answer = currentAnswer();
-    if (!answer) return;
-    if (state.layer === answer.layers || typeof state.layer !== "number") update({ layer: 1, isChosen: true });
-    timer = setInterval(() => {
-      if (state.view in STUDIES || state.layer >= currentAnswer().layers) stop();
-      else update({ layer: state.layer + 1, isChosen: true });
-    }, 700);
-    draw();
-  }
-
-  function stop() {
-    clearInterval(timer);
-    timer = null;
-    draw();
-  }
-
-  function draw() {
-    button.textContent = timer ? "❚❚" : "▶";
-    button.setAttribute("aria-label", say(timer ? "pause" : "play"));
-    button.title = say(timer ? "pause" : "play");
-  }
-
-  button.hidden = window.matchMedia("(prefers-reduced-motion: reduce)").matches;
-  listen(["language"], draw);
-  draw();
-  return button;
+/** Walk the picture through the layers. */
+function playLayers() {
+  const last = () => currentAnswer()?.layers ?? 0;
+  return playButton(() => {
+    if (state.layer === last() || typeof state.layer !== "number") update({ layer: 1, isChosen: true });
+  }, () => {
+    if (state.view in STUDIES || state.layer >= last()) return false;
+    update({ layer: state.layer + 1, isChosen: true });
+    return true;
+  });
 }
 
 /** Plain weights, or how much each look really moves. */

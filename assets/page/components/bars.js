@@ -14,8 +14,9 @@ export function mount(element, { props, watch }) {
   const title = make("h2");
   const hint = make("span", { class: "hint" });
   const care = make("p", { class: "care", role: "note", hidden: true });
+  const copy = make("p", { class: "copy", role: "note", hidden: true });
   const list = make("div", { class: "bars", role: "group" });
-  const panel = make("section", { class: "feelings" }, make("header", {}, title, hint), care, list);
+  const panel = make("section", { class: "feelings" }, make("header", {}, title, hint), copy, care, list);
   element.append(panel);
   const summaries = new Map(); // text -> what compare shows of an earlier message
   let rows = [];
@@ -61,6 +62,9 @@ export function mount(element, { props, watch }) {
     care.hidden = !answer?.care;
     care.textContent = answer?.care ? say("care") : "";
     hint.textContent = "";
+    copy.hidden = !state.taught;
+    fill(copy, say("copy_answers"), " ", make("button", { type: "button", class: "quiet",
+      onclick: () => window.microscope.talkTo("") }, say("copy_leave")));
     if (!answer) {
       rows = [];
       fill(list, ...Array.from({ length: 10 }, () => make("div", { class: "bar" })));
@@ -90,7 +94,7 @@ export function mount(element, { props, watch }) {
       percent: percent(share) }) + (isBest ? ` (${say("best")})` : ""));
   }
 
-  listen(["language", "answer", "attribution"], draw);
+  listen(["language", "answer", "attribution", "taught"], draw);
   draw();
   if (props.value) receive(); // the answer was faster than this script
 }

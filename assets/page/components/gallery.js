@@ -2,17 +2,16 @@
 
 import { GALLERY, say } from "../shared/boot.js";
 import { fill, make } from "../shared/dom.js";
+import { showExample } from "../shared/examples.js";
 import { listen, state } from "../shared/store.js";
-import { open } from "../shared/studies.js";
 
 export function mount(element) {
   const title = make("h2");
   const cards = make("div", { class: "cards" });
   element.append(make("section", { class: "gallery" }, title, cards));
 
-  function show({ tab, text, options = {} }) {
-    open(tab === "attention" ? "heatmap" : tab, options);
-    window.microscope.say(text);
+  function show(card) {
+    showExample(card);
     window.scrollTo({ top: 0 });
   }
 

@@ -1,8 +1,9 @@
 // A study of the microscope: asks the server for its numbers, explains it, says what went wrong.
 
-import { say } from "../shared/boot.js";
+import { EXAMPLES, say } from "../shared/boot.js";
 import { fill, make } from "../shared/dom.js";
 import { downloadMenu } from "../shared/downloads.js";
+import { showExample } from "../shared/examples.js";
 import { glossed } from "../shared/glossary.js";
 import { Refused, ask } from "../shared/server.js";
 import { askedOptions, choose } from "../shared/options.js";
@@ -28,12 +29,13 @@ export function mount(element, { name }) {
   const what = make("p", { class: "study-what" });
   const note = make("p", { class: "study-note" });
   const problem = make("p", { class: "study-problem", role: "status", hidden: true });
+  const examples = make("div", { class: "study-examples", hidden: !(name in EXAMPLES) });
   const place = make("div", { class: "study-place", "data-study": name });
   const frame = make("div", { class: "study-frame" }, place);
   const controls = make("div", { class: "controls" },
     ...STUDIES[name].uses.map((part) => stepper(part, true)), downloadMenu(name));
   element.append(make("div", { class: "study" }, make("div", { class: "study-head" }, what, controls),
-    problem, frame, note));
+    examples, problem, frame, note));
   let turn = 0;
   let built = null;
 
@@ -43,6 +45,10 @@ export function mount(element, { name }) {
     const answer = currentAnswer();
     fill(what, ...glossed(say(`study_${name}_what`)));
     fill(note, ...glossed(say(`study_${name}_note`)));
+    fill(examples, ...(EXAMPLES[name]?.[state.language] ?? []).map((example) => make("button",
+      { type: "button", class: "chip", "data-example": example.key, title: example.says[state.language],
+        onclick: () => showExample(example) }, make("b", {}, example.title[state.language]), " ",
+      example.text)));
     place.hidden = !answer;
     if (!answer) {
       problem.hidden = true;

@@ -48,3 +48,4 @@ export function terms() {
 
 export const TOUR = boot.tour;       // bert/page/tour.py: which view each step opens
 export const GALLERY = boot.gallery; // assets/page/data/gallery.json
+export const EXAMPLES = boot.examples; // assets/page/data/study_examples.json, by tab and language

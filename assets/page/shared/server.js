@@ -1,5 +1,7 @@
 // Talking to the server: one POST per question, repeated while the server is away.
 
+import { state } from "./store.js";
+
 // Milliseconds between attempts: about two minutes in all, as long as a slow machine starts.
 const PAUSES = [500, 1000, 2000, 4000, ...Array(20).fill(6000)];
 
@@ -15,7 +17,7 @@ async function askOnce(name, values) {
     reply = await fetch(`gradio_api/run/${name}`, {
       method: "POST",
       headers: { "Content-Type": "application/json" },
-      body: JSON.stringify({ data: values }),
+      body: JSON.stringify({ data: [...values, state.taught] }),
     });
   } catch (error) {
     throw new Unreachable(error.message);

@@ -3,6 +3,7 @@
 import { className, percent, say } from "../shared/boot.js";
 import { fill, make } from "../shared/dom.js";
 import { legend, paintLines } from "../shared/charts.js";
+import { playButton } from "../shared/play.js";
 
 const LEGEND = 190; // pixels beside the charts
 
@@ -14,12 +15,32 @@ export function build(place) {
     return { kind, title, canvas, element: make("figure", { "data-lens": kind }, title, canvas) };
   });
   const names = make("div", { class: "beside" });
-  place.append(sentence, make("div", { class: "chart-row" }, make("div", { class: "charts" },
+  const where = make("span", { class: "where", role: "status" });
+  let at = null;        // the layer that ▶ has come to; null shows the end
+  let redraw = () => {};
+  let last = 0;
+  const play = playButton(() => move(0), () => at !== null && move(at < last ? at + 1 : null));
+  function move(layer) {
+    at = layer;
+    redraw();
+    return layer !== null;
+  }
+  place.append(sentence, make("div", { class: "row" }, play, where), make("div", { class: "chart-row" }, make("div", { class: "charts" },
     ...charts.map(({ element }) => element)), names), missing);
 
-  return function draw(data, answer, { width, height }) {
+  return function draw(data, answer, size) {
+    at = null;
+    last = data.probabilities.length - 1;
+    redraw = () => paint(data, size);
+    redraw();
+  };
+
+  function paint(data, { width, height }) {
     const { classes, probabilities, best, tuned } = data;
-    const last = probabilities.at(-1);
+    const now = probabilities[at ?? last];
+    const leading = now.indexOf(Math.max(...now));
+    where.textContent = at === null ? "" : say("lens_at", { layer: at, name: className(classes[leading]),
+      percent: percent(now[leading]) });
     const isNarrow = width < 560;
     const room = isNarrow ? width : width - LEGEND;
     const isRow = tuned && room >= 560;
@@ -35,12 +56,12 @@ export function build(place) {
       canvas.setAttribute("aria-label", `${title.textContent}. ${sentence.textContent}`);
       paintLines(canvas, classes.map((item, i) => ({ colour: item.colour, strong: i === best,
         values: read.map((row) => row[i]) })), { width: isRow ? Math.floor((room - 16) / 2) : room,
-        height: Math.max(tuned && !isRow ? 200 : 260, Math.min(460, height - 80)),
+        height: Math.max(tuned && !isRow ? 200 : 260, Math.min(460, height - 110)), marks: at === null ? [] : [at],
         label: (value) => percent(value, 0) });
     }
     fill(names, legend(classes.map((item, i) => ({ name: className(item), colour: item.colour,
-      strong: i === best, figure: percent(last[i]) }))));
-  };
+      strong: i === (at === null ? best : leading), figure: percent(now[i]) }))));
+  }
 }
 
 function findingText({ classes, probabilities, best, settled, tuned_settled: tunedSettled }) {

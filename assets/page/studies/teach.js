@@ -7,6 +7,7 @@ import { figure } from "../shared/charts.js";
 import { state } from "../shared/store.js";
 import { sentAlong } from "../shared/options.js";
 
+const NOTABLE = 5; // points of probability that are worth a word
 const PAUSE = 400; // milliseconds between two questions about a copy that learns
 const HANGUL = /[\u1100-\u11ff\u3130-\u318f\uac00-\ud7a3]/;
 
@@ -25,6 +26,12 @@ function save(name, type, content) {
 
 const isRight = (line, when) => line[when].best === line.label;
 
+/** How much less sure a right answer became, in points; a wrong one has nothing to lose. */
+function lost(line) {
+  return isRight(line, "before") && isRight(line, "after")
+    ? 100 * (line.before.probability - line.after.probability) : 0;
+}
+
 export function build(place) {
   const now = make("p", { class: "now" });
   const wanted = make("select", { id: "teach-class" });
@@ -37,13 +44,15 @@ export function build(place) {
   const stop = make("button", { type: "button", class: "quiet stop", onclick: stopLearning });
   const saveCorrections = make("button", { type: "button", class: "quiet save",
     onclick: () => save("corrections.tsv", "text/tab-separated-values", tableOf(corrections)) });
+  const talk = make("button", { type: "button", class: "main talk",
+    onclick: () => window.microscope.talkTo(result.copy) });
   const savePicture = make("button", { type: "button", class: "quiet", onclick: fetchPicture });
   const bar = make("progress", { max: 1 });
   const status = make("p", { class: "finding", role: "status" });
   const taughtPart = make("section", { class: "taught" });
   const fixedPart = make("section", { class: "fixed" });
   place.append(now, make("div", { class: "row" }, wantedName, wanted, add, full), correctionsTitle, list,
-    make("div", { class: "row" }, learn, stop, bar, saveCorrections, savePicture), status, taughtPart,
+    make("div", { class: "row" }, learn, stop, bar, talk, saveCorrections, savePicture), status, taughtPart,
     fixedPart);
 
   const corrections = [];      // {text, label}
@@ -101,8 +110,11 @@ export function build(place) {
     const count = (when) => found.fixed.filter((line) => isRight(line, when)).length;
     const values = { steps: found.steps, before: count("before"), after: count("after"),
       count: found.fixed.length };
-    said = () => (found.ended === "learned" ? say("teach_learned", values)
-      : found.ended === "time" ? say("teach_time", values) : say("teach_steps", values));
+    const losses = found.fixed.map(lost).filter((points) => points >= NOTABLE);
+    const drops = () => (losses.length ? say("teach_dropped", { count: losses.length,
+      most: Math.max(...losses).toFixed(0) }) : say("teach_not_dropped", { points: NOTABLE }));
+    said = () => `${found.ended === "learned" ? say("teach_learned", values)
+      : found.ended === "time" ? say("teach_time", values) : say("teach_steps", values)} ${drops()}`;
     show();
   }
 
@@ -158,7 +170,8 @@ export function build(place) {
     return [make("h3", {}, title), make("div", { class: "scroll", tabindex: 0 }, make("table", {},
       make("thead", {}, make("tr", {}, ...heads.map((name) => make("th", { scope: "col" }, name)))),
       make("tbody", {}, ...lines.map((line) => make("tr",
-        { class: times.some((when) => isRight(line, when) !== isRight(line, times[0])) ? "moved" : null },
+        { class: times.some((when) => isRight(line, when) !== isRight(line, times[0]))
+          || (times.length > 1 && lost(line) >= NOTABLE) ? "moved" : null },
         make("td", { class: "text", title: line.text }, line.text),
         make("td", {}, className(data.classes[line.label])),
         ...times.map((when) => choiceCell(data, line, when)))))))];
@@ -194,6 +207,8 @@ export function build(place) {
     stop.hidden = !job;
     saveCorrections.textContent = say("teach_save");
     saveCorrections.disabled = !corrections.length;
+    talk.textContent = say("teach_talk");
+    talk.hidden = !result;
     savePicture.textContent = say("teach_picture");
     savePicture.hidden = !result;
     sentAlong.set("teach", { result });
