@@ -28,7 +28,7 @@ try:
 
     from bert.arguments import Parser
     from bert.cpu import configure_cpu
-    from bert.drawing.texts import LANGUAGES, Language, texts
+    from bert.drawing.texts import LANGUAGES, texts
     from bert.errors import UserError
     from bert.explain.gradients import attribute
     from bert.page import downloads, visit
@@ -124,7 +124,7 @@ def reply(chat: Chat, told: str) -> tuple[Any, Any]:
 
 
 def show(told: str) -> str:
-    """Another text of the conversation comes on show."""
+    """A text of the conversation comes on show, its last one when the page is opened."""
     now = Visit.read(told)
     return visit.answer(model.classifier_of(now.taught), now)
 
@@ -152,15 +152,9 @@ def follow_up(picked: gr.SelectData) -> str:
         raise UserError(visit.RELOAD) from None
 
 
-def open_page(told: str) -> list[Any]:
-    """A page is opened, reloaded, or changes its language: everything in the visitor's words. What
-    the chat said follows."""
-    now = Visit.read(told)
-    return [visit.answer(model.classifier_of(now.taught), now), *labels(now.lang)]
-
-
 def recall(told: str) -> tuple[Chat, str]:
-    """The conversation as it was, in the language of the page."""
+    """The conversation as it was, in the language of the page, when that is opened or reloaded, or
+    its language changes."""
     now = Visit.read(told)
     return visit.conversation(model.classifier_of(now.taught), now)
 
@@ -333,11 +327,11 @@ with gr.Blocks(title=WORDS["title"], analytics_enabled=False, fill_width=True,
     # Tabs: opened by hand they tell the browser's scripts, opened by a script they follow it.
     for name, tab in {"attention": attention_tab, **group_tabs, **study_tabs}.items():
         tab.select(None, js=f"() => window.microscope?.selected({json.dumps(name)})")
-    address.go(None, None, [tabs, *inner_tabs.values()], js="() => microscope.tabs()")
+    address.go(None, None, [tabs, *inner_tabs.values()], js="() => microscope.tabs()", **FRONT)
 
     # The header.
     tour_button.click(None, js="() => microscope.tour()")
-    link_button.click(None, None, link_button, js="() => microscope.copyLink()")
+    link_button.click(None, None, link_button, js="() => microscope.copyLink()", **FRONT)
     language_button.click(None, js="() => microscope.switchLanguage()")
     theme_button.click(None, js="() => microscope.switchTheme()")
 
@@ -350,8 +344,9 @@ with gr.Blocks(title=WORDS["title"], analytics_enabled=False, fill_width=True,
                           "export": export}.items():
         gr.api(one_sentence(handler), api_name=name, api_visibility="private", queue=False)
 
-    def labels(language: Language) -> list[Any]:
-        """Every label of Gradio's own parts in a language, in the order of `spoken`."""
+    def labels(told: str) -> list[Any]:
+        """Every label of Gradio's own parts in the visitor's language, in the order of `spoken`."""
+        language = Visit.read(told).lang
         words = texts()[language]
         return [gr.update(value=f"# {words['title']}\n{words['tagline']}"),
                 gr.update(value=words["tour_name"]), gr.update(value=words["copy_link"]),
@@ -368,8 +363,11 @@ with gr.Blocks(title=WORDS["title"], analytics_enabled=False, fill_width=True,
     spoken = [title, tour_button, link_button, language_button, theme_button, undo_button, chat,
               text, attention_tab, *(rows.dataset for rows in examples.values()),
               *group_tabs.values(), *study_tabs.values()]
-    address.open(one_sentence(open_page), address, [bars, *spoken], **FRONT).then(
+    address.speak(one_sentence(labels), address, spoken, js="() => [microscope.visit()]", **FRONT)
+    address.open(one_sentence(show), address, bars, **FRONT).then(
         one_sentence(recall), address, [chat, strip], **FRONT)
+    # Before this, Gradio waits for every part that it has sent: none may leave the page.
+    demo.load(None, js="() => { window.isPageLoaded = true; window.microscope?.loaded(); }")
 
 demo.queue(max_size=200, api_open=True)  # plain POST, on a Space as well
 

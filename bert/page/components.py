@@ -40,7 +40,7 @@ class Address(Drawn):
     """
 
     script = "address"
-    triggers = ("open", "show", "say", "go")
+    triggers = ("open", "speak", "show", "say", "go")
 
 
 class Bars(Drawn):

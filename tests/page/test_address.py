@@ -145,3 +145,12 @@ def test_a_script_that_arrives_after_the_answer_still_draws_it(browser, server, 
     page.wait_for_selector(".frame[data-drawn]")
     assert page.complaints == []
     context.close()
+
+
+def test_a_page_that_opens_elsewhere_in_another_language_lets_its_visitor_click(visit):
+    """Gradio covers the page until every part that it has sent is there: none may leave before."""
+    with visit(f"text={KOREAN}&tab=lens&lang=ko", fresh=True) as page:
+        page.get_by_role("tab", name=say("ko", "group_attention"), exact=True).click()
+        expect(page.locator(".stage")).to_be_visible()
+        assert page.evaluate("window.isPageLoaded") is True
+        assert address(page)["tab"] == "attention"

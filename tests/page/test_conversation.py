@@ -94,8 +94,9 @@ def test_without_a_classifier_the_page_still_answers(serve, pretrained_folder):
 
 def test_an_opened_page_gets_its_conversation_in_its_language(server):
     visit = told(TEXT, "i am sad", current=0, lang="ko")
-    bars, title, *_ = play(server.address, "open_page", visit)
+    bars, = play(server.address, "show", visit)
     assert json.loads(bars)["current"] == 0
+    title, *_ = play(server.address, "labels", visit)
     assert "감정" in title["value"]
     chat, strip = play(server.address, "recall", visit)
     assert len(chat) == 4 and "성취" in chat[1]["content"][0]["text"]

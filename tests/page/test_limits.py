@@ -258,7 +258,7 @@ def test_the_number_of_an_event_is_a_whole_number(server, number):
 
 def test_an_event_of_the_page_with_nonsense_gets_one_sentence(server):
     for name, values in {"say": [7, 7, 7], "reply": [[[]], "{}"], "show": ["{"], "recall": [[]],
-                         "choose_message": [[], VISIT], "open_page": [{"texts": 1}]}.items():
+                         "choose_message": [[], VISIT], "labels": [{"texts": 1}]}.items():
         body = {"data": values, "fn_index": event(name), "event_data": {"index": "x", "value": 1}}
         status, reply = send(server.address, "run/predict", json.dumps(body).encode())
         assert status == 200 or is_sentence(reply["error"]) or reply["error"] == FAILED

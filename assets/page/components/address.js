@@ -84,6 +84,9 @@ export function viewAddress() {
 export function mount(element, { props, watch, trigger }) {
   let isApplying = true; // while an address is being put in place none is written
   let pending = null;    // what an address asks for once its text is on show
+  let loaded;            // Gradio has all its parts on the page: they may be renamed, hidden, switched
+  const isLoaded = new Promise((resolve) => { loaded = resolve; });
+  if (window.isPageLoaded) loaded();
   const asked = readAddress();
   const texts = remembered();
 
@@ -93,6 +96,13 @@ export function mount(element, { props, watch, trigger }) {
   function ask(event, changes) {
     props.value = visit(changes);
     trigger(event);
+  }
+
+  /** The conversation again, in another language. */
+  async function retell(changes) {
+    ask("open", changes);
+    await isLoaded;
+    trigger("speak");
   }
 
   watch("value", () => {
@@ -105,8 +115,11 @@ export function mount(element, { props, watch, trigger }) {
     JSON.stringify(state.messages.slice(-KEPT_TEXTS).map(({ text }) => text))));
 
   window.microscope = {
-    /** A tab was opened by hand; `views` are the ones behind it, the last one open comes again. */
+    loaded,
+    /** A tab was opened: by hand it brings the view that was last open behind it. Gradio also says
+     * so of tabs that are open at the start, and of those that follow us. */
     selected(name) {
+      if (!isByHand) return;
       if (name === "attention") {
         if (!ATTENTION_VIEWS.includes(state.view)) open(lastView);
       } else if (name in STUDIES) {
@@ -129,13 +142,21 @@ export function mount(element, { props, watch, trigger }) {
     if (window.innerWidth < 900) document.querySelector(".right").scrollIntoView(); // below the chat
   }
 
+  let isByHand = false;
+  for (const event of ["click", "keydown"]) {
+    document.addEventListener(event, ({ target }) => {
+      if (target.closest(".right") && !target.closest(".microscope")) isByHand = true;
+    }, { capture: true });
+  }
+
   const lastOf = new Map();
   let lastView = ATTENTION_VIEWS[0];
 
   listen(["view"], () => {
     if (ATTENTION_VIEWS.includes(state.view)) lastView = state.view;
     else lastOf.set(groupOf(state.view), state.view);
-    trigger("go");
+    isByHand = false;
+    isLoaded.then(() => trigger("go"));
   });
 
   function settle() {
@@ -180,7 +201,7 @@ export function mount(element, { props, watch, trigger }) {
     if (isShown) settle();
     else if (!texts.includes(text)) texts.push(text);
     const current = isShown ? state.current : texts.lastIndexOf(text);
-    if (isOtherLanguage) ask("open", { texts, current });
+    if (isOtherLanguage) retell({ texts, current });
     else if (!isShown && current < state.messages.length) ask("show", { current });
     else if (!isShown) ask("say", { text });
   }
@@ -209,7 +230,7 @@ export function mount(element, { props, watch, trigger }) {
     switchLanguage() {
       changeLanguage(LANGUAGES[(LANGUAGES.indexOf(state.language) + 1) % LANGUAGES.length]);
       localStorage.setItem(PREFERENCES[0], state.language);
-      ask("open");
+      retell();
     },
     switchTheme() {
       document.body.classList.toggle("dark");
@@ -238,8 +259,8 @@ export function mount(element, { props, watch, trigger }) {
     const said = text?.trim() && !texts.includes(text) ? [...texts, text] : texts;
     const shown = said.length ? said : [say("example_texts")[0]];
     const current = text ? shown.lastIndexOf(text) : shown.length - 1;
-    ask("open", { texts: shown, current });
-    if (others.view) trigger("go");
+    if (state.language === "en") ask("open", { texts: shown, current }); // Gradio's parts speak it
+    else retell({ texts: shown, current });
   }
 
   start();
