@@ -1,5 +1,6 @@
 """One request to a running server, and whether what it says is a sentence."""
 
+import gc
 import json
 import urllib.error
 import urllib.request
@@ -44,6 +45,7 @@ def complaint(address: str, name: str, *values: Any) -> str:
 def event(name: str) -> int:
     """The number of an event of the page, as its browser sends it."""
     import app
+    gc.collect()  # the event loops that Gradio leaves behind go here, not while a source is parsed
     return next(number for number, one in app.demo.fns.items() if one.api_name == name)
 
 
