@@ -202,7 +202,7 @@ def attention(text: str, layer: int, head: int) -> dict:
     model.classifier.check_head(layer, head)
     prediction = visit.read(model.classifier, check_text(text))
     return {"tokens": prediction.tokens,
-            "weights": prediction.attentions[layer - 1, head - 1].tolist()}
+            "weights": prediction.weights[layer - 1, head - 1].tolist()}
 
 
 # The page says with each of these which copy it means: "" is the model itself.
@@ -254,7 +254,8 @@ def export(text: str, what: str, ending: str, options: dict, taught: str) -> dic
 # ---------------------------------------------------------------------------------- the page
 
 WORDS = texts()["en"]  # of the page as it is first sent; `labels` has them in either language
-FRONT = {"queue": False, "api_visibility": "private", "show_progress": "hidden"}  # of our events
+FRONT: dict[str, Any] = {"queue": False, "api_visibility": "private",
+                         "show_progress": "hidden"}  # of our events
 
 with gr.Blocks(title=WORDS["title"], analytics_enabled=False, fill_width=True,
                delete_cache=(3600, 3600)) as demo:
@@ -301,10 +302,11 @@ with gr.Blocks(title=WORDS["title"], analytics_enabled=False, fill_width=True,
     kept = gr.State("")  # the conversation that was cleared last
 
     # A text is sent; the browser says which texts came before it.
-    sent = {"fn": one_sentence(say), "inputs": [text, chat, address],
+    sent: dict[str, Any] = {"fn": one_sentence(say), "inputs": [text, chat, address],
             "outputs": [text, chat, bars, address, undo_button],
             "js": "(text, chat) => [text, chat, microscope.visit()]"}
-    then = {"fn": one_sentence(reply), "inputs": [chat, address], "outputs": [chat, strip]}
+    then: dict[str, Any] = {"fn": one_sentence(reply), "inputs": [chat, address],
+                            "outputs": [chat, strip]}
     text.submit(**sent, **FRONT).then(**then, **FRONT)
     for rows in examples.values():
         rows.load_input_event.then(**sent, **FRONT).then(**then, **FRONT)
@@ -340,9 +342,10 @@ with gr.Blocks(title=WORDS["title"], analytics_enabled=False, fill_width=True,
         gr.api(one_sentence(handler), api_name=handler.__name__, concurrency_id="api",
                concurrency_limit=2)
         describe_arguments(demo, handler)
-    for name, handler in {"attribute": words_for, "moved": moved, "study": study,
-                          "export": export}.items():
-        gr.api(one_sentence(handler), api_name=name, api_visibility="private", queue=False)
+    of_the_page: dict[str, Callable] = {"attribute": words_for, "moved": moved, "study": study,
+                                        "export": export}
+    for name, asked in of_the_page.items():
+        gr.api(one_sentence(asked), api_name=name, api_visibility="private", queue=False)
 
     def labels(told: str) -> list[Any]:
         """Every label of Gradio's own parts in the visitor's language, in the order of `spoken`."""

@@ -61,6 +61,13 @@ class Prediction:
         return self.encoding.truncated
 
     @property
+    def weights(self) -> np.ndarray:
+        """The attention of a text that was read by itself: (L, H, T, T)."""
+        if self.attentions is None:
+            raise ValueError("predict_many keeps no attention: call the classifier with this text")
+        return self.attentions
+
+    @property
     def label(self) -> str:
         return self.keys[int(self.probabilities.argmax())]
 

@@ -49,7 +49,7 @@ def attribute(classifier: EmotionClassifier, text: str, key: str,
     """Integrated gradients of a class's score, or of "this class rather than that one"; more steps
     are taken until the sum agrees."""
     target = Target.named(classifier, key, against)
-    model: BertForSequenceClassification = classifier.model
+    model = classifier.needs_classifier()
     encoding = classifier.encode(text)
     masked = [piece_id if word is None else classifier.tokenizer.mask_id
               for piece_id, word in zip(encoding.ids, encoding.word_ids, strict=True)]

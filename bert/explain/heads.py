@@ -39,8 +39,7 @@ def describe_heads(classifier: EmotionClassifier, texts: Mapping[str, Sequence[s
     groups = {name: list(own) for name, own in texts.items() if own}
     if not groups:
         raise UserError("no texts: nothing to look at")
-    found = {name: _survey(classifier, own, lambda line, name=name: progress(f"{name}: {line}"))
-             for name, own in groups.items()}
+    found = {name: _survey(classifier, own, name, progress) for name, own in groups.items()}
     everything = [text for own in groups.values() for text in own]
     shares = np.stack([survey["shares"] for survey in found.values()])               # (G, L, H, P)
     kinds = np.stack([survey["kind"] for survey in found.values()])                  # (G, L, H)
@@ -63,7 +62,7 @@ def describe_heads(classifier: EmotionClassifier, texts: Mapping[str, Sequence[s
 def describe_text(classifier: EmotionClassifier, text: str) -> dict[str, Any]:
     """The same tables for one text: arrays (L, H), of the shares (L, H, P) with NaN for patterns
     that the text cannot show."""
-    return _survey(classifier, [text], lambda line: None)
+    return _survey(classifier, [text], "", lambda line: None)
 
 
 def as_json(described: Mapping[str, Any]) -> str:
@@ -121,10 +120,11 @@ def cells_of(encoding: Encoding) -> dict[str, np.ndarray]:
     return {**patterns(encoding), "start": np.tile(begins, (len(begins), 1))}
 
 
-def _survey(classifier: EmotionClassifier, texts: Sequence[str],
-            tell: Callable[[str], None]) -> dict[str, Any]:
+def _survey(classifier: EmotionClassifier, texts: Sequence[str], name: str,
+            progress: Callable[[str], None]) -> dict[str, Any]:
     """Means over texts, each (L, H) or (L, H, P), and the strongest look of each head in each."""
-    shares, chances, rows = [], [], []
+    shares, chances = [], []
+    rows: list[dict[str, Any]] = []
     for number, text in enumerate(texts, 1):
         encoding, weights, important = _run(classifier, text)
         held, chance = _held(encoding, weights)
@@ -133,8 +133,8 @@ def _survey(classifier: EmotionClassifier, texts: Sequence[str],
         rows.append({**_figures(weights), "importance": important,
                      "strongest": _strongest(encoding, weights)})
         if number % 200 == 0 or number == len(texts):
-            tell(f"{number} of {len(texts)} texts read")
-    means = {name: np.mean([row[name] for row in rows], axis=0) for name in
+            progress(f"{name}: {number} of {len(texts)} texts read")
+    means = {figure: np.mean([row[figure] for row in rows], axis=0) for figure in
              ("entropy", "effective_tokens", "evenness", "distance", "focus")}
     mean_shares, chance = _mean_without_nan(shares), _mean_without_nan(chances)
     return {"shares": mean_shares, "chance": chance, **means,

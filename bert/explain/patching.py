@@ -73,7 +73,7 @@ def align(receiver: Encoding, donor: Encoding) -> list[Place]:
             for encoding, groups in zip((receiver, donor), sides, strict=True)]
     found: list[Place] = []
     for name, start, end, other_start, other_end in SequenceMatcher(
-            None, *keys, autojunk=False).get_opcodes():
+            None, keys[0], keys[1], autojunk=False).get_opcodes():
         own, other = sides[0][start:end], sides[1][other_start:other_end]
         if name in ("insert", "delete"):
             continue

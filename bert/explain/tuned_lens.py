@@ -83,7 +83,7 @@ class TunedLens:
 def pooled(classifier: EmotionClassifier, hidden_states: np.ndarray) -> np.ndarray:
     """What the pooler would read of each layer: (L + 1, T, E) -> (L + 1, E). The LayerNorm that
     ends a pre-norm stack is applied to every layer, as in the plain lens."""
-    norm = classifier.model.bert.encoder.final_norm
+    norm = classifier.bert.encoder.final_norm
     early = norm(torch.from_numpy(np.ascontiguousarray(hidden_states[:-1]))).numpy()
     states = np.concatenate([early, hidden_states[-1:]])
     return states.mean(axis=1) if classifier.config.pooling == "mean" else states[:, 0]
@@ -93,7 +93,7 @@ def pooled(classifier: EmotionClassifier, hidden_states: np.ndarray) -> np.ndarr
 def probabilities(classifier: EmotionClassifier, states: np.ndarray) -> np.ndarray:
     """Pooler and classifier on what the pooler reads, (…, E) -> (…, C): by itself the plain
     lens."""
-    model = classifier.model
+    model = classifier.needs_classifier()
     vectors = torch.from_numpy(np.ascontiguousarray(states, dtype=np.float32))
     return model.classifier(torch.tanh(model.bert.pooler.dense(vectors))).softmax(dim=-1).numpy()
 
@@ -110,8 +110,8 @@ def fit(classifier: EmotionClassifier, texts: Sequence[str]) -> tuple[TunedLens,
     states = np.stack(list(_states(classifier, texts)), axis=1)                      # (L + 1, N, E)
     is_held = np.arange(len(texts)) % HELD_OUT == 0
     maps = [_ridge(layer[~is_held], states[-1, ~is_held]) for layer in states[:-1]]
-    lens = TunedLens(*(np.stack(parts).astype(np.float32) for parts in zip(*maps, strict=True)),
-                     classifier.checkpoint.digest())
+    weight, bias = (np.stack(parts).astype(np.float32) for parts in zip(*maps, strict=True))
+    lens = TunedLens(weight, bias, classifier.checkpoint.digest())
     held = states[:, is_held]
     return lens, {
         "lines": int((~is_held).sum()), "held_out_lines": int(is_held.sum()), "ridge": RIDGE,
@@ -141,6 +141,6 @@ def divergence(shares: np.ndarray) -> list[float]:
 def _states(classifier: EmotionClassifier, texts: Iterable[str]) -> Iterator[np.ndarray]:
     """What the pooler reads of each text after each layer: (L + 1, E) a text."""
     for text in texts:
-        output: tuple[Tensor, ...] = classifier.model.bert(
+        output: tuple[Tensor, ...] = classifier.bert(
             torch.tensor([classifier.encode(text).ids])).hidden_states
         yield pooled(classifier, torch.cat(output).numpy())

@@ -12,6 +12,7 @@ layer has its LayerNorm before the values, so its summands are added as they are
 """
 
 from collections.abc import Iterator
+from typing import cast
 
 import numpy as np
 
@@ -85,7 +86,7 @@ def block_output(classifier: EmotionClassifier, cache: ActivationCache, layer: i
 
 
 def _layer(classifier: EmotionClassifier, layer: int) -> BertLayer:
-    return getattr(classifier.model, "bert", classifier.model).encoder.layer[layer - 1]
+    return cast(BertLayer, classifier.bert.encoder.layer[layer - 1])
 
 
 def _stream(classifier: EmotionClassifier, cache: ActivationCache, layer: int) -> np.ndarray:

@@ -170,8 +170,8 @@ def _npz(prediction: Prediction, wanted: Wanted, model: Mapping[str, Any]) -> by
     """Everything of this text: all heads, rollout, tokens, probabilities."""
     packed = io.BytesIO()
     np.savez_compressed(packed, tokens=np.array(prediction.tokens),
-                        attentions=prediction.attentions,
-                        rollout=views.rollout(prediction.attentions),
+                        attentions=prediction.weights,
+                        rollout=views.rollout(prediction.weights),
                         classes=np.array(prediction.keys, dtype=np.str_),
                         probabilities=prediction.probabilities)
     return packed.getvalue()
@@ -180,7 +180,7 @@ def _npz(prediction: Prediction, wanted: Wanted, model: Mapping[str, Any]) -> by
 def _json(prediction: Prediction, wanted: Wanted, model: Mapping[str, Any]) -> bytes:
     """The answer and the matrix on the screen, with the checkpoint that made them."""
     view = _view(prediction, wanted)
-    tags = views.head_tags(prediction.encoding, prediction.attentions)
+    tags = views.head_tags(prediction.encoding, prediction.weights)
     answer = (prediction.to_dict() if len(prediction.probabilities) else
               {"text": prediction.text, "tokens": prediction.tokens,
                "truncated": prediction.truncated})
@@ -227,10 +227,10 @@ def _lines(prediction: Prediction, wanted: Wanted, model: Mapping[str, Any]):
 
 def _heads(prediction: Prediction, wanted: Wanted, model: Mapping[str, Any]):
     from bert.drawing.figures import draw_heads
-    num_layers = len(prediction.attentions)
+    num_layers = len(prediction.weights)
     layer = wanted.layer if isinstance(wanted.layer, int) else num_layers
     heads = _matrices(prediction, wanted)[layer - 1]
-    tags = views.head_tags(prediction.encoding, prediction.attentions[layer - 1][None])[0]
+    tags = views.head_tags(prediction.encoding, prediction.weights[layer - 1][None])[0]
     matrices = np.stack([_shown(prediction, wanted, head).weights for head in heads])
     captions = [f"{say(wanted.language, 'head_n', n=number)} · {tag_name(tag, wanted.language)}"
                 for number, tag in enumerate(tags, 1)]
@@ -248,7 +248,7 @@ def _layers(prediction: Prediction, wanted: Wanted, model: Mapping[str, Any]):
 
 def _ends(prediction: Prediction, wanted: Wanted, model: Mapping[str, Any]):
     from bert.drawing.figures import draw_first_and_last
-    num_layers = len(prediction.attentions)
+    num_layers = len(prediction.weights)
     matrices = _matrices(prediction, wanted)
     both = [_shown(prediction, wanted, views.select(matrices, layer, wanted.head))
             for layer in (1, num_layers)]
@@ -263,7 +263,7 @@ def _ends(prediction: Prediction, wanted: Wanted, model: Mapping[str, Any]):
 def _card(prediction: Prediction, wanted: Wanted, model: Mapping[str, Any]):
     from bert.drawing.figures import draw_card
     view = _view(prediction, wanted)
-    num_layers, num_heads = prediction.attentions.shape[:2]
+    num_layers, num_heads = prediction.weights.shape[:2]
     footer = say(wanted.language, "card_footer", name=model["name"], hash=model["hash"],
                  layers=num_layers, heads=num_heads)
     return draw_card(prediction.text, prediction.keys, prediction.probabilities, view.tokens,
@@ -274,7 +274,7 @@ def _card(prediction: Prediction, wanted: Wanted, model: Mapping[str, Any]):
 def _matrices(prediction: Prediction, wanted: Wanted) -> np.ndarray:
     """What is drawn: the weights, or how much each look moves. Tags, rollout and the sentence under
     first and last stay those of the weights."""
-    return prediction.attentions if wanted.moved is None else wanted.moved
+    return prediction.weights if wanted.moved is None else wanted.moved
 
 
 def _brightest(weights: np.ndarray, wanted: Wanted) -> float:
@@ -314,7 +314,7 @@ def tag_name(tag: views.Tag, language: str) -> str:
 
 def ends_note(prediction: Prediction, language: str) -> str:
     """What to look for in the first and last layer, and whether it is there."""
-    found = views.first_and_last(prediction.encoding, prediction.attentions)
+    found = views.first_and_last(prediction.encoding, prediction.weights)
     verdict = {(True, True): "ends_both", (True, False): "ends_diagonal",
                (False, True): "ends_sep", (False, False): "ends_neither"}[
         found["diagonal_early"], found["sep_late"]]

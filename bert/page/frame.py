@@ -2,14 +2,14 @@
 
 import inspect
 import os
+import re
 import tempfile
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib.util import find_spec
 from typing import Any
 
 import gradio as gr
-from gradio.utils import get_function_description
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -96,11 +96,13 @@ def has_mcp() -> bool:
 
 def describe_arguments(demo: gr.Blocks, handler: Callable) -> None:
     """Give the API view of an endpoint the words of its docstring."""
-    _, described, _ = get_function_description(handler)
+    described = dict(re.findall(r"^    (\w+): (.+)$", inspect.getdoc(handler) or "", re.MULTILINE))
     event = next(event for event in demo.fns.values() if event.api_name == handler.__name__)
-    for argument, name in zip(event.inputs, inspect.signature(handler).parameters, strict=True):
+    inputs: list[Any] = list(event.inputs)
+    for argument, name in zip(inputs, inspect.signature(handler).parameters, strict=True):
         argument.label = name
-        argument._api_info = {**argument._api_info, "additional_description": described[name]}
+        schema = {**argument.api_info(), "additional_description": described[name]}
+        argument.api_info = partial(dict, schema)
 
 
 def launch_options(at_once: int = max(os.cpu_count() or 1, 2)) -> dict[str, Any]:

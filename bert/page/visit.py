@@ -104,7 +104,7 @@ def read_with_head(classifier: EmotionClassifier,
 def answer_data_of(classifier: EmotionClassifier, text: str) -> dict[str, Any]:
     """What the browser draws of one text."""
     prediction, head = read_with_head(classifier, text)
-    return {**answer_data(prediction.encoding, prediction.attentions),
+    return {**answer_data(prediction.encoding, prediction.weights),
             "model": describe(classifier), "probabilities": prediction.probabilities.tolist(),
             "confident": prediction.confident, "matters": head,
             "care": speaks_of_self_harm(prediction.text)}
