@@ -138,6 +138,7 @@ def test_figures_that_are_not_there_are_dashes():
 
 
 def test_the_data_card_names_every_file_and_its_columns():
+    assert len((DATA / "README.md").read_text(encoding="utf-8").splitlines()) <= 80
     data = DatasetCard.load(DATA / "README.md").data
     assert data.language == ["ko", "en"] and data.license == "apache-2.0"
     assert data.task_categories == ["text-classification"]
