@@ -96,16 +96,30 @@ def one_sentence(handler: Callable) -> Callable:
 # ---------------------------------------------------------------------------------- the chat
 
 
-def say(text: str, chat: Chat, told: str) -> tuple[str, Chat, Any, Any, Any]:
-    """A text is sent: its bubble at once, with bars and attention; the reply follows."""
+def sent_text(text: Any, now: Visit) -> str:
+    """The text that was sent: from the box, or from a card or a link."""
+    return clean(check_text(text if now.text is None else now.text))
+
+
+def say(text: str, told: str) -> tuple[Any, Any]:
+    """A text is sent: bars and attention at once; when they are painted, the reply is asked for."""
     now = Visit.read(told)
-    text = clean(check_text(text if now.text is None else now.text))
+    text = sent_text(text, now)
     if not text.strip():
-        return "", chat, gr.skip(), gr.skip(), gr.skip()
+        return gr.skip(), gr.skip()
     now = now.saying(text)
-    chat = chat[max(len(chat) - 2 * (len(now.texts) - 1), 0):]  # what the visit still knows
-    return ("", [*chat, visit.said(text)], visit.answer(model.classifier_of(now.taught), now),
-            now.model_dump_json(), gr.update(visible=False))
+    return (visit.answer(model.classifier_of(now.taught), now),
+            now.model_copy(update={"is_new": True}).model_dump_json())
+
+
+def add_bubble(text: str, chat: Chat, told: str) -> tuple[str, Chat, Any]:
+    """The same text as a bubble of the chat, while the model reads it."""
+    now = Visit.read(told)
+    text = sent_text(text, now)
+    if not text.strip():
+        return "", chat, gr.skip()
+    chat = chat[max(len(chat) - 2 * (len(now.saying(text).texts) - 1), 0):]  # what is still known
+    return "", [*chat, visit.said(text)], gr.update(visible=False)
 
 
 def reply(chat: Chat, told: str) -> tuple[Any, Any]:
@@ -301,16 +315,21 @@ with gr.Blocks(title=WORDS["title"], analytics_enabled=False, fill_width=True,
     Tour()
     kept = gr.State("")  # the conversation that was cleared last
 
-    # A text is sent; the browser says which texts came before it.
-    sent: dict[str, Any] = {"fn": one_sentence(say), "inputs": [text, chat, address],
-            "outputs": [text, chat, bars, address, undo_button],
-            "js": "(text, chat) => [text, chat, microscope.visit()]"}
-    then: dict[str, Any] = {"fn": one_sentence(reply), "inputs": [chat, address],
-                            "outputs": [chat, strip]}
-    text.submit(**sent, **FRONT).then(**then, **FRONT)
-    for rows in examples.values():
-        rows.load_input_event.then(**sent, **FRONT).then(**then, **FRONT)
-    address.say(**{**sent, "js": None}, **FRONT).then(**then, **FRONT)
+    # A text is sent; the browser says which texts came before it. Its bubble appears while the
+    # model reads, the reply follows the picture.
+    sent: dict[str, Any] = {"fn": one_sentence(say), "inputs": [text, address],
+                            "outputs": [bars, address],
+                            "js": "(text) => [text, microscope.visit()]"}
+    bubble: dict[str, Any] = {"fn": one_sentence(add_bubble), "inputs": [text, chat, address],
+                              "outputs": [text, chat, undo_button],
+                              "js": "(text, chat) => [text, chat, microscope.visit()]"}
+    from_address = {"js": None}
+    for begins in (text.submit, *(rows.load_input_event.then for rows in examples.values())):
+        begins(**sent, **FRONT)
+        begins(**bubble, **FRONT).then(None, js="() => microscope.told()")
+    address.say(**{**sent, **from_address}, **FRONT)
+    address.say(**{**bubble, **from_address}, **FRONT).then(None, js="() => microscope.told()")
+    address.reply(one_sentence(reply), [chat, address], [chat, strip], **FRONT)
 
     # The conversation: a bubble or a question is clicked, the page is opened, language, clear.
     chat.select(one_sentence(choose_message), [chat, address], address,
@@ -416,7 +435,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     with parser.one_sentence():
         if not 1 <= arguments.port <= 65_535:
             raise UserError(f"port {arguments.port} does not exist: choose 1024 to 65535")
-        configure_cpu()
+        configure_cpu(threads=1)
         model.checkpoint = arguments.checkpoint
         _ = model.classifier  # what is wrong with it is said before the page opens
         port = free_port(arguments.host, arguments.port)

@@ -5,13 +5,16 @@ import ctypes
 import torch
 
 
-def configure_cpu() -> None:
+def configure_cpu(threads: int | None = None) -> None:
     """Settings that make the network faster on a CPU and change no result that matters.
 
     Numbers too small for float32's normal range are flushed to zero, and freed memory stays with
     the process: giving it back and asking again costs a fifth of every training
-    step, and as much of every text of 128 tokens.
+    step, and as much of every text of 128 tokens. A server gives each text one thread: a second
+    one gains little, and takes a processor from the next visitor.
     """
+    if threads is not None:
+        torch.set_num_threads(threads)
     torch.set_flush_denormal(True)
     try:
         mallopt = ctypes.CDLL(None).mallopt

@@ -252,7 +252,7 @@ def test_two_thousand_answers_leave_memory_and_open_files_as_they_were(serve, em
     def answers(count: int) -> None:
         for number in range(count):
             text = " ".join(random_source.sample(texts, 2))
-            play(server.address, "say", text, [], VISIT)
+            play(server.address, "say", text, VISIT)
             if number % 5 == 0:
                 ask(server.address, "attribute", text, "joy")
                 ask(server.address, "study", text, random_source.choice(("hidden", "qkv", "lens")),
@@ -301,7 +301,7 @@ def test_visitors_at_the_same_time_get_their_own_answers(server, classifier, tex
     context = StudyContext(classifier)
 
     def visit(text: str) -> tuple[dict, dict, dict]:
-        said = json.loads(play(server.address, "say", text, [], VISIT)[2])
+        said = json.loads(play(server.address, "say", text, VISIT)[0])
         return (ask(server.address, "predict", text), said["answer"],
                 ask(server.address, "study", text, "hidden", {"at": 2}))
 

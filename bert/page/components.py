@@ -40,7 +40,7 @@ class Address(Drawn):
     """
 
     script = "address"
-    triggers = ("open", "speak", "show", "say", "go")
+    triggers = ("open", "speak", "show", "say", "reply", "go")
 
 
 class Bars(Drawn):

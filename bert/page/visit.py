@@ -36,6 +36,7 @@ class Visit(BaseModel):
     current: int | None = None
     lang: Language = "en"
     text: str | None = None   # a text that is said now, from a card or a link
+    is_new: bool = False      # the text on show was just sent and waits for its reply
     taught: str = ""          # the copy that the visitor talks to; the model itself without one
 
     @classmethod

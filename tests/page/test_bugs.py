@@ -37,7 +37,7 @@ def broken_server(emotion_folder: Path) -> Iterator[subprocess.Popen]:
 
 
 def study(address: str, name: str) -> tuple[int, dict]:
-    asked = {"data": ["The cat fell asleep on my lap", name, {}]}
+    asked = {"data": ["The cat fell asleep on my lap", name, {}, ""]}
     return send(address, "run/study", json.dumps(asked).encode())
 
 

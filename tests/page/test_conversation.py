@@ -26,11 +26,18 @@ def bubbles(*texts: str) -> list[dict]:
             for text in texts for role in ("user", "assistant")]
 
 
+def say(address: str, text: str, chat: list, visit: str) -> tuple[str, list, str, str]:
+    """What the page gets for a text: the empty box, the chat with its bubble, bars, the visit."""
+    bars, now = play(address, "say", text, visit)
+    box, chat, _ = play(address, "add_bubble", text, chat, visit)
+    return box, chat, bars, now
+
+
 # ---------------------------------------------------------------------------------- answers
 
 
 def test_the_page_gets_everything_it_draws_in_one_answer(server, classifier):
-    box, chat, bars, visit, *_ = play(server.address, "say", TEXT, [], EMPTY)
+    box, chat, bars, visit = say(server.address, TEXT, [], EMPTY)
     given = json.loads(bars)["answer"]
     expected = classifier(TEXT)
     assert box == "" and [message["role"] for message in chat] == ["user"]
@@ -45,7 +52,7 @@ def test_the_page_gets_everything_it_draws_in_one_answer(server, classifier):
 
 
 def test_the_reply_names_the_feeling_and_colours_the_words(server, classifier):
-    _, chat, _, visit, *_ = play(server.address, "say", TEXT, [], EMPTY)
+    _, chat, _, visit = say(server.address, TEXT, [], EMPTY)
     chat, strip = play(server.address, "reply", chat, visit)
     assert [message["role"] for message in chat] == ["user", "assistant"]
     assert "achievement" in chat[1]["content"][0]["text"]
@@ -65,7 +72,7 @@ def test_a_bubble_that_was_lost_between_two_texts_comes_back(server, chat):
 
 
 def test_a_long_text_is_cut_and_says_where(server, classifier):
-    _, _, bars, *_ = play(server.address, "say", "마라톤을 완주했다 " * 60, [], EMPTY)
+    _, _, bars, _ = say(server.address, "마라톤을 완주했다 " * 60, [], EMPTY)
     given = json.loads(bars)["answer"]
     assert given["truncated"]
     assert len(given["pieces"]) == classifier.config.max_position_embeddings
@@ -73,19 +80,19 @@ def test_a_long_text_is_cut_and_says_where(server, classifier):
 
 
 def test_half_a_character_is_replaced(server):
-    _, _, bars, visit, *_ = play(server.address, "say", "마라톤 \ud800", [], EMPTY)
+    _, _, bars, visit = say(server.address, "마라톤 \ud800", [], EMPTY)
     assert json.loads(visit)["texts"] == ["마라톤 \ufffd"]
     assert json.loads(bars)["answer"]["text"] == "마라톤 \ufffd"
 
 
 def test_a_text_of_spaces_is_not_sent(server):
-    box, chat, *_ = play(server.address, "say", " \n", bubbles(TEXT), told(TEXT))
+    box, chat, *_ = say(server.address, " \n", bubbles(TEXT), told(TEXT))
     assert box == "" and len(chat) == 2
 
 
 def test_without_a_classifier_the_page_still_answers(serve, pretrained_folder):
     server = serve(pretrained_folder)
-    _, chat, bars, visit, *_ = play(server.address, "say", TEXT, [], EMPTY)
+    _, chat, bars, visit = say(server.address, TEXT, [], EMPTY)
     given = json.loads(bars)["answer"]
     assert given["probabilities"] == [] and given["model"]["has_classifier"] is False
     chat, strip = play(server.address, "reply", chat, visit)
@@ -158,7 +165,8 @@ def test_the_oldest_texts_make_room_so_that_a_request_stays_small_enough(monkeyp
     chat, visit = [], EMPTY
     for number in range(40):
         text = f"{number} " + "가나다 " * 1_200
-        _, chat, _, visit, *_ = app.say(text, chat, visit)
+        _, chat, _ = app.add_bubble(text, chat, visit)
+        _, visit = app.say(text, visit)
         chat.append({"role": "assistant", "content": "x"})
     kept = Visit.read(visit).texts
     assert kept[-1].startswith("39 ") and sum(map(len, kept)) <= MOST_LETTERS

@@ -150,7 +150,7 @@ def test_an_error_gives_the_slot_back_and_is_one_sentence_with_a_traceback(capsy
 
 
 def test_every_request_passes_the_limits():
-    middleware, = launch_options(at_once=3)["app_kwargs"]["middleware"]
+    _, middleware = launch_options(at_once=3)["app_kwargs"]["middleware"]
     assert middleware.cls is RequestLimits
     assert middleware.kwargs == {"at_once": 3, "has_mcp": False, "reloads": False}
 
@@ -233,7 +233,7 @@ def test_a_large_request_of_unknown_length_is_not_read_to_its_end(server):
     ids=["a file", "a path", "a file inside", "a file in a bubble", "a component in a bubble"])
 def test_nothing_that_could_be_a_file_is_taken(server, value):
     """By no route, by no event of the page, and not if its name is written in escapes."""
-    plain = json.dumps({"data": ["text", value, VISIT], "fn_index": event("say"),
+    plain = json.dumps({"data": ["text", value, VISIT], "fn_index": event("add_bubble"),
                         "session_hash": "a"})
     escaped = plain.replace('"path"', r'"\u0070ath"').replace('"component"', r'"c\u006fmponent"')
     assert escaped != plain
@@ -244,7 +244,7 @@ def test_nothing_that_could_be_a_file_is_taken(server, value):
 
 
 def test_the_queue_is_for_the_documented_endpoints_only(server):
-    values = {"say": ["text", [], VISIT], "export": [TEXT, "bars", "png", {}]}
+    values = {"say": ["text", VISIT], "export": [TEXT, "bars", "png", {}]}
     for name, data in values.items():
         body = json.dumps({"data": data, "fn_index": event(name), "session_hash": "a"}).encode()
         assert send(server.address, "queue/join", body) == (404, {"error": UNKNOWN})
@@ -257,7 +257,8 @@ def test_the_number_of_an_event_is_a_whole_number(server, number):
 
 
 def test_an_event_of_the_page_with_nonsense_gets_one_sentence(server):
-    for name, values in {"say": [7, 7, 7], "reply": [[[]], "{}"], "show": ["{"], "recall": [[]],
+    for name, values in {"say": [7, 7], "add_bubble": [7, 7, 7], "reply": [[[]], "{}"],
+                         "show": ["{"], "recall": [[]],
                          "choose_message": [[], VISIT], "labels": [{"texts": 1}]}.items():
         body = {"data": values, "fn_index": event(name), "event_data": {"index": "x", "value": 1}}
         status, reply = send(server.address, "run/predict", json.dumps(body).encode())

@@ -1,6 +1,7 @@
 """How the app starts, what it serves, and what it says when it cannot."""
 
 import asyncio
+import gzip
 import json
 import os
 import shutil
@@ -241,3 +242,13 @@ def test_the_documented_endpoints_are_tools_if_the_environment_asks_for_them(ser
 def test_there_are_no_tools_unless_somebody_asks_for_them(server):
     assert send(server.address, "mcp/", b'{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}',
                 Accept="application/json, text/event-stream") == (404, {"error": UNKNOWN})
+
+
+def test_the_page_itself_is_sent_compressed(server):
+    asked = urllib.request.Request(server.address, headers={"Accept-Encoding": "gzip"})
+    with urllib.request.urlopen(asked) as reply:
+        assert reply.headers["Content-Encoding"] == "gzip"
+        page = gzip.decompress(reply.read()).decode()
+    with urllib.request.urlopen(server.address) as reply:
+        assert reply.headers["Content-Encoding"] is None
+        assert len(reply.read().decode()) == len(page)

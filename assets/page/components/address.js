@@ -105,17 +105,37 @@ export function mount(element, { props, watch, trigger }) {
     trigger("speak");
   }
 
+  // Texts that were answered, put into the chat, and replied to. A reply costs more than the picture:
+  // it is asked for when that is painted and the text has its bubble.
+  let [answered, told, replied] = [0, 0, 0];
+  let isPainted = false;
+  function askForReply() {
+    if (!isPainted || told < answered || replied === answered) return;
+    replied = answered;
+    trigger("reply");
+  }
+
   watch("value", () => {
-    const { go } = JSON.parse(props.value || "{}");
+    const { go, is_new: isNew } = JSON.parse(props.value || "{}");
+    if (isNew) [answered, isPainted] = [answered + 1, false];
     if (go?.text) ask("say", { text: go.text });
     else if (go) navigate(go);
   });
+
+  listen(["answer"], () => requestAnimationFrame(() => setTimeout(() => {
+    isPainted = true;
+    askForReply();
+  })));
 
   listen(["messages"], () => sessionStorage.setItem(MEMORY,
     JSON.stringify(state.messages.slice(-KEPT_TEXTS).map(({ text }) => text))));
 
   window.microscope = {
     loaded,
+    told() {
+      told += 1;
+      askForReply();
+    },
     /** A tab was opened: by hand it brings the view that was last open behind it. Gradio also says
      * so of tabs that are open at the start, and of those that follow us. */
     selected(name) {
