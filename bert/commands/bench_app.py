@@ -34,8 +34,8 @@ APP, PLAIN_APP = ROOT / "app.py", ROOT / "tests" / "plain_app.py"
 EMPTY_APP = "import gradio, torch\nwith gradio.Blocks() as demo: pass\ndemo.launch(ssr_mode=False)"
 PLAIN = "gr.Interface, pipeline, pyplot"
 PATIENCE = 600          # seconds: a limit for a hang
-PAGE_TOKENS = (16, 64, 512)
-MOST_FOR_BERTVIZ = 128  # tokens: its files grow to hundreds of megabytes
+PAGE_TOKENS = (16, 64)
+LONG = 512              # tokens: too many for the plain app and for BertViz
 VISITORS, LOAD_SECONDS, LOAD_TOKENS = 50, 30, (8, 16, 24, 32, 48)
 
 
@@ -200,6 +200,14 @@ class OurVisit(Visit):
     answer_pictures = layer_pictures = '[document.querySelector(".frame").dataset.drawn]'
     layer_event = "change"
 
+    def enter(self, text: str) -> float:
+        """The reply of the chat follows the picture; the next measurement waits for it."""
+        replies = self.page.locator("#chat .bot-row")
+        before = replies.count()
+        painted = super().enter(text)
+        replies.nth(before).wait_for()
+        return painted
+
     def choose_layer(self, layer: int) -> None:
         self.page.select_option("select.choose-layer", str(layer))
 
@@ -265,15 +273,37 @@ def bench_page(bench: Bench) -> Iterator[Comparison]:
                              *layers, "≤ 0.10")
             yield Comparison("page", f"requests for another layer, {tokens} tokens", PLAIN,
                              "requests", *requests, "= 0")
-            yield Comparison("page", f"memory of the app after {tokens} tokens", PLAIN, "MB",
-                             [our_server.megabytes()], [plain_server.megabytes()])
-            peers = {"its weights as 32-bit numbers": classifier.attentions(text)[1].nbytes}
-            if tokens <= MOST_FOR_BERTVIZ:
-                peers |= bertviz_bytes(classifier, text)
-            for peer, size in peers.items():
-                yield Comparison("page", f"bytes to the browser for one answer, {tokens} tokens",
-                                 peer, "bytes", our_bytes, [size] * len(our_bytes),
-                                 "≤ 0.25" if peer == "BertViz, model_view" else "")
+        for peer, size in bertviz_bytes(classifier, text).items():
+            yield Comparison("page", f"bytes to the browser for one answer, {sizes[-1]} tokens",
+                             peer, "bytes", our_bytes, [size] * len(our_bytes),
+                             "≤ 0.25" if peer == "BertViz, model_view" else "")
+    if classifier.config.max_position_embeddings >= LONG and not bench.quick:
+        yield from long_text(bench, classifier)
+
+
+def long_text(bench: Bench, classifier: EmotionClassifier) -> Iterator[Comparison]:
+    """A text as long as BERT reads, beside what its network and its numbers take by themselves."""
+    entered, passes, layers, sizes = [], [], [], []
+    with browser() as chromium, served(APP, "--checkpoint", bench.checkpoint.resolve()) as server:
+        visit = OurVisit(chromium, server.address + "#layer=1")
+        idle = server.megabytes()
+        for number in range(bench.rounds(3)):
+            text = text_of(classifier, LONG, shuffled_words(number + 1))
+            began = time.perf_counter()
+            weights = classifier.attentions(text)[1]
+            passes.append(1000 * (time.perf_counter() - began))
+            entered.append(visit.enter(text))
+            sizes.append(visit.bytes)
+            layers.append(visit.change_layer(2 - number % 2))
+        memory = server.megabytes()
+    yield Comparison("page", f"Enter to bars and heatmap, {LONG} tokens", "one pass forward", "ms",
+                     entered, passes)
+    yield Comparison("page", f"another layer to its heatmap, {LONG} tokens", "one pass forward",
+                     "ms", layers, passes)
+    yield Comparison("page", f"bytes to the browser for one answer, {LONG} tokens",
+                     "its weights as 32-bit numbers", "bytes", sizes, [weights.nbytes] * len(sizes))
+    yield Comparison("page", f"memory of the app after {LONG} tokens", "the same app before", "MB",
+                     [memory], [idle])
 
 
 def first_pictures(visit: PlainVisit) -> None:
