@@ -83,7 +83,7 @@ def head() -> str:
 
 def first_scripts() -> list[str]:
     """The scripts of the first picture."""
-    return [path.relative_to(PAGE).as_posix() for folder in ("components", "views", "shared")
+    return [path.relative_to(PAGE).as_posix() for folder in ("components", "views", "common")
             for path in sorted((PAGE / folder).glob("*.js")) if path.stem != "standalone"]
 
 

@@ -231,7 +231,7 @@ Numbers = Any  # an array in a study; nested lists of numbers where it was sent
 
 
 class PackedMatrix(TypedDict):
-    """A matrix on its way to the browser (assets/page/shared/matrix.js): deflated, in base64.
+    """A matrix on its way to the browser (assets/page/common/matrix.js): deflated, in base64.
 
     With a limit there are 8 bits a value: (byte − zero) / (255 − zero) · limit. Without one there
     are the four bytes of each float32.

@@ -5,9 +5,9 @@
 // Its value is what Python is told, the visit {texts, current, lang}, or where Python leads the
 // visitor, {go: {tab, layer, …}}.
 
-import { LANGUAGES, TOUR, say, speak } from "../shared/boot.js";
-import { currentAnswer, listen, state, update } from "../shared/store.js";
-import { ATTENTION_VIEWS, STUDIES, groupOf, isView, open } from "../shared/studies.js";
+import { LANGUAGES, TOUR, say, speak } from "../common/boot.js";
+import { currentAnswer, listen, state, update } from "../common/store.js";
+import { ATTENTION_VIEWS, STUDIES, groupOf, isView, open } from "../common/studies.js";
 import { explain } from "./strip.js";
 
 const LONGEST = 6000;  // characters of an address that every server and chat program takes

@@ -1,20 +1,20 @@
 // Attention: choose a view, a layer, a head and the token options; everything is drawn here from the
 // answer at hand, without asking the server.
 
-import { range } from "../shared/answer.js";
-import { percent, say } from "../shared/boot.js";
-import { fill, make } from "../shared/dom.js";
-import { downloadMenu } from "../shared/downloads.js";
+import { range } from "../common/answer.js";
+import { percent, say } from "../common/boot.js";
+import { fill, make } from "../common/dom.js";
+import { downloadMenu } from "../common/downloads.js";
 import { endsView } from "../views/ends.js";
 import { gridLayer, headsView, layersView } from "../views/grid.js";
 import { heatmapView, pointText } from "../views/heatmap.js";
 import { linesView } from "../views/lines.js";
-import { cssColour } from "../shared/paint.js";
-import { playButton } from "../shared/play.js";
-import { stepper } from "../shared/stepper.js";
-import { currentAnswer, listen, state, update } from "../shared/store.js";
-import { STUDIES, open } from "../shared/studies.js";
-import { selectionText, summaryText, tagText } from "../shared/words.js";
+import { cssColour } from "../common/paint.js";
+import { playButton } from "../common/play.js";
+import { stepper } from "../common/stepper.js";
+import { currentAnswer, listen, state, update } from "../common/store.js";
+import { STUDIES, open } from "../common/studies.js";
+import { selectionText, summaryText, tagText } from "../common/words.js";
 
 // A view has a name (the address's view=NAME, the text "view_NAME"), build(frame) to make its
 // elements once, draw(answer, {width, height}), which returns the weight that is brightest, and

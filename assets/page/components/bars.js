@@ -3,11 +3,11 @@
 // Its value is the whole answer of a text (bert/page/answer.py), packed: the bars are always on the
 // page, and everything else draws from the same copy.
 
-import { Answer } from "../shared/answer.js";
-import { className, percent, say } from "../shared/boot.js";
-import { fill, make } from "../shared/dom.js";
-import { currentAnswer, listen, state, update } from "../shared/store.js";
-import { possible } from "../shared/studies.js";
+import { Answer } from "../common/answer.js";
+import { className, percent, say } from "../common/boot.js";
+import { fill, make } from "../common/dom.js";
+import { currentAnswer, listen, state, update } from "../common/store.js";
+import { possible } from "../common/studies.js";
 import { explain } from "./strip.js";
 
 export function mount(element, { props, watch }) {

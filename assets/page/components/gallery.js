@@ -1,9 +1,9 @@
 // Examples worth a look, one click each: the text is sent and the view that shows it opens.
 
-import { GALLERY, say } from "../shared/boot.js";
-import { fill, make } from "../shared/dom.js";
-import { showExample } from "../shared/examples.js";
-import { listen, state } from "../shared/store.js";
+import { GALLERY, say } from "../common/boot.js";
+import { fill, make } from "../common/dom.js";
+import { showExample } from "../common/examples.js";
+import { listen, state } from "../common/store.js";
 
 export function mount(element) {
   const title = make("h2");

@@ -1,8 +1,8 @@
 // One answer in a file of its own: the components of the page, fed from what the file holds.
 
-import { speak } from "../shared/boot.js";
-import { make } from "../shared/dom.js";
-import { update } from "../shared/store.js";
+import { speak } from "../common/boot.js";
+import { make } from "../common/dom.js";
+import { update } from "../common/store.js";
 import { mount as attention } from "./attention.js";
 import { mount as bars } from "./bars.js";
 import { mount as strip } from "./strip.js";

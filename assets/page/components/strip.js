@@ -1,10 +1,10 @@
 // The text as the model reads it: pieces or words, linked with every view, coloured by how much each
 // speaks for a class. Its value is the attribution of the answer itself, which follows the answer.
 
-import { className, percent, say } from "../shared/boot.js";
-import { fill, make, onLeave } from "../shared/dom.js";
-import { Refused, ask } from "../shared/server.js";
-import { currentAnswer, listen, state, update } from "../shared/store.js";
+import { className, percent, say } from "../common/boot.js";
+import { fill, make, onLeave } from "../common/dom.js";
+import { Refused, ask } from "../common/server.js";
+import { currentAnswer, listen, state, update } from "../common/store.js";
 
 /** Colour the words for a class, or, if they are, no longer. */
 export async function explain(key) {

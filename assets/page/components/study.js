@@ -1,15 +1,15 @@
 // A study of the microscope: asks the server for its numbers, explains it, says what went wrong.
 
-import { EXAMPLES, say } from "../shared/boot.js";
-import { fill, make } from "../shared/dom.js";
-import { downloadMenu } from "../shared/downloads.js";
-import { showExample } from "../shared/examples.js";
-import { glossed } from "../shared/glossary.js";
-import { Refused, ask } from "../shared/server.js";
-import { askedOptions, choose } from "../shared/options.js";
-import { currentAnswer, listen, state } from "../shared/store.js";
-import { STUDIES } from "../shared/studies.js";
-import { stepper } from "../shared/stepper.js";
+import { EXAMPLES, say } from "../common/boot.js";
+import { fill, make } from "../common/dom.js";
+import { downloadMenu } from "../common/downloads.js";
+import { showExample } from "../common/examples.js";
+import { glossed } from "../common/glossary.js";
+import { Refused, ask } from "../common/server.js";
+import { askedOptions, choose } from "../common/options.js";
+import { currentAnswer, listen, state } from "../common/store.js";
+import { STUDIES } from "../common/studies.js";
+import { stepper } from "../common/stepper.js";
 
 const DRAWN_FROM = ["view", "language", "theme", "layer", "head", "options", "answer"];
 

@@ -1,9 +1,9 @@
 // A walk through the network on the visitor's own sentence: each step opens the real view.
 
-import { TOUR, say } from "../shared/boot.js";
-import { fill, make } from "../shared/dom.js";
-import { currentAnswer, listen, state, update } from "../shared/store.js";
-import { ATTENTION_VIEWS, STUDIES, open } from "../shared/studies.js";
+import { TOUR, say } from "../common/boot.js";
+import { fill, make } from "../common/dom.js";
+import { currentAnswer, listen, state, update } from "../common/store.js";
+import { ATTENTION_VIEWS, STUDIES, open } from "../common/studies.js";
 
 const OFFERED = "microscope-tour";
 const PARTS = { strip: ".strip-frame", bars: ".feelings" }; // what a step speaks of, if not its study

@@ -1,12 +1,12 @@
 // Switch off heads: a button for every head, coloured by what it does alone, and the answer without
 // those that are off.
 
-import { range } from "../shared/answer.js";
-import { className, percent, say } from "../shared/boot.js";
-import { fill, make, surface } from "../shared/dom.js";
-import { cssColour } from "../shared/paint.js";
-import { pairedBars, signedColour } from "../shared/charts.js";
-import { stepThrough } from "../shared/head_grid.js";
+import { range } from "../common/answer.js";
+import { className, percent, say } from "../common/boot.js";
+import { fill, make, surface } from "../common/dom.js";
+import { cssColour } from "../common/paint.js";
+import { pairedBars, signedColour } from "../common/charts.js";
+import { stepThrough } from "../common/head_grid.js";
 
 const LABEL = 34;                // pixels beside the grid for the numbers of the layers
 const SMALLEST = 24, LARGEST = 30;

@@ -1,18 +1,18 @@
 // Two texts: side by side or joined in one input, how alike their vectors are, and how the feelings
 // of the conversation go.
 
-import { range } from "../shared/answer.js";
-import { className, percent, say } from "../shared/boot.js";
-import { FONT, colour, fill, fitted, make, onLeave, surface } from "../shared/dom.js";
-import { paintBand, paintMatrix } from "../shared/paint.js";
+import { range } from "../common/answer.js";
+import { className, percent, say } from "../common/boot.js";
+import { FONT, colour, fill, fitted, make, onLeave, surface } from "../common/dom.js";
+import { paintBand, paintMatrix } from "../common/paint.js";
 import {
   cosineAxis, figure, legend, paintLines, paintSigned, pairedBars, points,
-} from "../shared/charts.js";
-import { unpack, valuesOf } from "../shared/matrix.js";
-import { PatchMaps } from "../shared/patching.js";
-import { state } from "../shared/store.js";
-import { chosenNumber } from "../shared/options.js";
-import { selectionText, tagText, weightText } from "../shared/words.js";
+} from "../common/charts.js";
+import { unpack, valuesOf } from "../common/matrix.js";
+import { PatchMaps } from "../common/patching.js";
+import { state } from "../common/store.js";
+import { chosenNumber } from "../common/options.js";
+import { selectionText, tagText, weightText } from "../common/words.js";
 
 const LONGEST_LABEL = 64;
 const OFFERED = 8; // texts to compare with

@@ -1,8 +1,8 @@
 // Forward pass: one token from its id to the probabilities, station by station.
 
-import { className, percent, say } from "../shared/boot.js";
-import { fill, make } from "../shared/dom.js";
-import { figure, fillTokenRow, firstNumbers, vectorStrip } from "../shared/charts.js";
+import { className, percent, say } from "../common/boot.js";
+import { fill, make } from "../common/dom.js";
+import { figure, fillTokenRow, firstNumbers, vectorStrip } from "../common/charts.js";
 
 export function build(place, choose) {
   const tokens = make("div", { role: "group" });

@@ -1,12 +1,12 @@
 // Kinds of heads: a map of all of them, and what one does in general beside what it does in this text.
 
-import { range } from "../shared/answer.js";
-import { percent, say } from "../shared/boot.js";
-import { fill, make } from "../shared/dom.js";
-import { cssColour } from "../shared/paint.js";
-import { stepThrough } from "../shared/head_grid.js";
-import { state, update } from "../shared/store.js";
-import { selectionText, weightText } from "../shared/words.js";
+import { range } from "../common/answer.js";
+import { percent, say } from "../common/boot.js";
+import { fill, make } from "../common/dom.js";
+import { cssColour } from "../common/paint.js";
+import { stepThrough } from "../common/head_grid.js";
+import { state, update } from "../common/store.js";
+import { selectionText, weightText } from "../common/words.js";
 
 const HERE = "here";
 const FIGURES = ["effective_tokens", "entropy", "distance", "importance"];

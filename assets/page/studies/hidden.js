@@ -1,12 +1,12 @@
 // Hidden states: the vector of a token after every layer, or of every token after one layer.
 
-import { range } from "../shared/answer.js";
-import { SIGNED, say } from "../shared/boot.js";
-import { FONT, colour, fill, make, onLeave, surface } from "../shared/dom.js";
-import { paintBand } from "../shared/paint.js";
-import { figure, fillTokenRow, paintHistogram, paintSigned } from "../shared/charts.js";
-import { unpack, valueOf } from "../shared/matrix.js";
-import { chosenNumber } from "../shared/options.js";
+import { range } from "../common/answer.js";
+import { SIGNED, say } from "../common/boot.js";
+import { FONT, colour, fill, make, onLeave, surface } from "../common/dom.js";
+import { paintBand } from "../common/paint.js";
+import { figure, fillTokenRow, paintHistogram, paintSigned } from "../common/charts.js";
+import { unpack, valueOf } from "../common/matrix.js";
+import { chosenNumber } from "../common/options.js";
 
 const ROW = 20;             // pixels
 const NARROWEST_COLUMN = 4;

@@ -1,11 +1,11 @@
 // Inside a layer: the eight steps of one layer as a diagram; the chosen one is opened beside it.
 
-import { percent, say } from "../shared/boot.js";
-import { FONT, colour, fill, fitted, make, surface } from "../shared/dom.js";
-import { paintBand, paintMatrix } from "../shared/paint.js";
-import { figure, fillTokenRow, firstNumbers, paintHistogram, paintSigned, vectorStrip } from "../shared/charts.js";
-import { unpack, valuesOf } from "../shared/matrix.js";
-import { chosenNumber } from "../shared/options.js";
+import { percent, say } from "../common/boot.js";
+import { FONT, colour, fill, fitted, make, surface } from "../common/dom.js";
+import { paintBand, paintMatrix } from "../common/paint.js";
+import { figure, fillTokenRow, firstNumbers, paintHistogram, paintSigned, vectorStrip } from "../common/charts.js";
+import { unpack, valuesOf } from "../common/matrix.js";
+import { chosenNumber } from "../common/options.js";
 
 const PADDING = 24; // CSS pixels left and right in the opened box
 const LABELS = 74;  // and for the tokens beside a picture

@@ -1,9 +1,9 @@
 // Emotion lens: the classifier read out after every layer, as it is and through the tuned lens.
 
-import { className, percent, say } from "../shared/boot.js";
-import { fill, make } from "../shared/dom.js";
-import { legend, paintLines } from "../shared/charts.js";
-import { playButton } from "../shared/play.js";
+import { className, percent, say } from "../common/boot.js";
+import { fill, make } from "../common/dom.js";
+import { legend, paintLines } from "../common/charts.js";
+import { playButton } from "../common/play.js";
 
 const LEGEND = 190; // pixels beside the charts
 

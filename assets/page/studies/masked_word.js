@@ -1,8 +1,8 @@
 // Fill the blank: words become [MASK], the pre-trained network guesses what stood there.
 
-import { say } from "../shared/boot.js";
-import { fill, make } from "../shared/dom.js";
-import { barList, shareText } from "../shared/charts.js";
+import { say } from "../common/boot.js";
+import { fill, make } from "../common/dom.js";
+import { barList, shareText } from "../common/charts.js";
 
 const MASK = "[MASK]";
 

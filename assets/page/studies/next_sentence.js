@@ -1,8 +1,8 @@
 // Next sentence: does a second text follow the first? And how the model reads the two.
 
-import { LIMIT, percent, say } from "../shared/boot.js";
-import { colour, fill, make } from "../shared/dom.js";
-import { barList } from "../shared/charts.js";
+import { LIMIT, percent, say } from "../common/boot.js";
+import { colour, fill, make } from "../common/dom.js";
+import { barList } from "../common/charts.js";
 
 export function build(place, choose) {
   const label = make("label", { for: "next-sentence-second" });

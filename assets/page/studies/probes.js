@@ -1,9 +1,9 @@
 // Layer probes: a claim about early, middle and late layers, the figures that decide it, and what the
 // layers do with this text and with a fixed set of texts.
 
-import { percent, say } from "../shared/boot.js";
-import { colour, fill, make } from "../shared/dom.js";
-import { legend, paintLines } from "../shared/charts.js";
+import { percent, say } from "../common/boot.js";
+import { colour, fill, make } from "../common/dom.js";
+import { legend, paintLines } from "../common/charts.js";
 
 const INKS = { form: "--accent", relation: "--for", meaning: "--against" };
 const SHARES = ["self", "cls", "sep"];

@@ -1,12 +1,12 @@
 // Q, K, V: the matrices of one head, and the sum behind one of its attention weights.
 
-import { range } from "../shared/answer.js";
-import { say } from "../shared/boot.js";
-import { FONT, colour, fill, fitted, make, onLeave, surface } from "../shared/dom.js";
-import { paintBand, paintMatrix } from "../shared/paint.js";
-import { figure, paintSigned } from "../shared/charts.js";
-import { unpack, valuesOf } from "../shared/matrix.js";
-import { chosenNumber } from "../shared/options.js";
+import { range } from "../common/answer.js";
+import { say } from "../common/boot.js";
+import { FONT, colour, fill, fitted, make, onLeave, surface } from "../common/dom.js";
+import { paintBand, paintMatrix } from "../common/paint.js";
+import { figure, paintSigned } from "../common/charts.js";
+import { unpack, valuesOf } from "../common/matrix.js";
+import { chosenNumber } from "../common/options.js";
 
 const SQUARE = ["scores", "attention"];           // tokens × tokens; the others tokens × dimensions
 const NAMES = ["query", "key", "value", ...SQUARE, "context"];

@@ -1,11 +1,11 @@
 // Report: what was measured of the checkpoint. What belongs to both languages, the results of one
 // of them, then how it was trained.
 
-import { range } from "../shared/answer.js";
-import { COLOURS, LANGUAGES, className, percent, say } from "../shared/boot.js";
-import { FONT, colour, fill, make, surface } from "../shared/dom.js";
-import { barList, figure, legend, paintLines } from "../shared/charts.js";
-import { state } from "../shared/store.js";
+import { range } from "../common/answer.js";
+import { COLOURS, LANGUAGES, className, percent, say } from "../common/boot.js";
+import { FONT, colour, fill, make, surface } from "../common/dom.js";
+import { barList, figure, legend, paintLines } from "../common/charts.js";
+import { state } from "../common/store.js";
 
 const LEVELS = ["easy", "hard"];
 const INKS = ["#4C78A8", "#F58518", "#54A24B", "#E45756", "#72B7B2", "#B279A2", "#9D755D", "#BAB0AC"];

@@ -1,12 +1,12 @@
 // Training stages: one head and the answers of the untrained, pre-trained and fine-tuned network.
 
-import { className, say } from "../shared/boot.js";
-import { fill, make } from "../shared/dom.js";
+import { className, say } from "../common/boot.js";
+import { fill, make } from "../common/dom.js";
 import { Heatmap } from "../views/heatmap.js";
-import { barList, shareText } from "../shared/charts.js";
-import { unpack, valuesOf } from "../shared/matrix.js";
-import { listen, state } from "../shared/store.js";
-import { tagText, weightText } from "../shared/words.js";
+import { barList, shareText } from "../common/charts.js";
+import { unpack, valuesOf } from "../common/matrix.js";
+import { listen, state } from "../common/store.js";
+import { tagText, weightText } from "../common/words.js";
 
 const GAP = 16;
 const SLANT = 20; // pixels that slanted labels reach beyond the last column

@@ -1,11 +1,11 @@
 // Teach it: corrections collected in the browser, learned by a copy on the server, before and after.
 
-import { className, percent, say } from "../shared/boot.js";
-import { fill, make } from "../shared/dom.js";
-import { Refused, ask } from "../shared/server.js";
-import { figure } from "../shared/charts.js";
-import { state } from "../shared/store.js";
-import { sentAlong } from "../shared/options.js";
+import { className, percent, say } from "../common/boot.js";
+import { fill, make } from "../common/dom.js";
+import { Refused, ask } from "../common/server.js";
+import { figure } from "../common/charts.js";
+import { state } from "../common/store.js";
+import { sentAlong } from "../common/options.js";
 
 const NOTABLE = 5; // points of probability that are worth a word
 const PAUSE = 400; // milliseconds between two questions about a copy that learns

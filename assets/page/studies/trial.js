@@ -1,12 +1,12 @@
 // Explanations on trial: how each method ranks the words, and what the answer does when they are masked.
 
-import { range } from "../shared/answer.js";
-import { className, percent, say } from "../shared/boot.js";
-import { colour, fill, make } from "../shared/dom.js";
-import { ask } from "../shared/server.js";
-import { figure, paintLines } from "../shared/charts.js";
-import { state } from "../shared/store.js";
-import { sentAlong, studyOptions } from "../shared/options.js";
+import { range } from "../common/answer.js";
+import { className, percent, say } from "../common/boot.js";
+import { colour, fill, make } from "../common/dom.js";
+import { ask } from "../common/server.js";
+import { figure, paintLines } from "../common/charts.js";
+import { state } from "../common/store.js";
+import { sentAlong, studyOptions } from "../common/options.js";
 
 const MEASURES = ["comprehensiveness", "sufficiency", "deletion", "insertion"];
 const MORE_IS_BETTER = ["comprehensiveness", "insertion"];

@@ -1,9 +1,9 @@
 // Order matters: the words in another order, or the positions left out; what of the answer remains.
 
-import { range } from "../shared/answer.js";
-import { className, percent, say } from "../shared/boot.js";
-import { colour, fill, make } from "../shared/dom.js";
-import { cosineAxis, figure, legend, paintLines, paintPicture, pairedBars } from "../shared/charts.js";
+import { range } from "../common/answer.js";
+import { className, percent, say } from "../common/boot.js";
+import { colour, fill, make } from "../common/dom.js";
+import { cosineAxis, figure, legend, paintLines, paintPicture, pairedBars } from "../common/charts.js";
 
 export function build(place, choose) {
   const orders = ["reverse", "shuffle", "nopos"].map((order) => make("button", { type: "button",

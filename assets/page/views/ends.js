@@ -1,10 +1,10 @@
 // First layer beside last layer: the figure this project began with.
 
-import { percent, say } from "../shared/boot.js";
-import { fill, make } from "../shared/dom.js";
+import { percent, say } from "../common/boot.js";
+import { fill, make } from "../common/dom.js";
 import { Heatmap } from "../views/heatmap.js";
-import { brightest } from "../shared/paint.js";
-import { state } from "../shared/store.js";
+import { brightest } from "../common/paint.js";
+import { state } from "../common/store.js";
 
 function verdict({ diagonal_early: diagonal, sep_late: sep }) {
   if (diagonal && sep) return say("ends_both");

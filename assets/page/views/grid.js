@@ -1,11 +1,11 @@
 // Many heads at once: all heads of a layer, or all heads of all layers; a click selects one.
 
-import { range } from "../shared/answer.js";
-import { say } from "../shared/boot.js";
-import { fill, make, surface } from "../shared/dom.js";
-import { brightest, paintBand, pixels } from "../shared/paint.js";
-import { state, update } from "../shared/store.js";
-import { tagText } from "../shared/words.js";
+import { range } from "../common/answer.js";
+import { say } from "../common/boot.js";
+import { fill, make, surface } from "../common/dom.js";
+import { brightest, paintBand, pixels } from "../common/paint.js";
+import { state, update } from "../common/store.js";
+import { tagText } from "../common/words.js";
 
 /** A grid of small heatmaps with a roving focus: arrow keys move, Enter selects. */
 class HeadGrid {

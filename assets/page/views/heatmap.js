@@ -1,10 +1,10 @@
 // The attention heatmap: rows look, columns are looked at.
 
-import { say } from "../shared/boot.js";
-import { FONT, colour, fitted, make, onLeave, surface } from "../shared/dom.js";
-import { brightest, paintBand, paintMatrix } from "../shared/paint.js";
-import { state, update } from "../shared/store.js";
-import { selectionText, weightText } from "../shared/words.js";
+import { say } from "../common/boot.js";
+import { FONT, colour, fitted, make, onLeave, surface } from "../common/dom.js";
+import { brightest, paintBand, paintMatrix } from "../common/paint.js";
+import { state, update } from "../common/store.js";
+import { selectionText, weightText } from "../common/words.js";
 
 const LONGEST_LABEL = 96;
 const MARGIN = 6;

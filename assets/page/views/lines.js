@@ -1,11 +1,11 @@
 // Lines between tokens, as in BertViz's head view, laid out left to right: above looks, below is
 // looked at.
 
-import { say } from "../shared/boot.js";
-import { FONT, colour, fitted, make, onLeave, surface } from "../shared/dom.js";
-import { brightest, cssColour } from "../shared/paint.js";
-import { state, update } from "../shared/store.js";
-import { selectionText } from "../shared/words.js";
+import { say } from "../common/boot.js";
+import { FONT, colour, fitted, make, onLeave, surface } from "../common/dom.js";
+import { brightest, cssColour } from "../common/paint.js";
+import { state, update } from "../common/store.js";
+import { selectionText } from "../common/words.js";
 
 const SETTINGS = [[14, 14], [13, 9], [12, 6], [11, 4]]; // font size and gap, the first that fits
 const LONGEST_LABEL = 120;
