@@ -323,12 +323,11 @@ with gr.Blocks(title=WORDS["title"], analytics_enabled=False, fill_width=True,
     bubble: dict[str, Any] = {"fn": one_sentence(add_bubble), "inputs": [text, chat, address],
                               "outputs": [text, chat, undo_button],
                               "js": "(text, chat) => [text, chat, microscope.visit()]"}
-    from_address = {"js": None}
     for begins in (text.submit, *(rows.load_input_event.then for rows in examples.values())):
         begins(**sent, **FRONT)
         begins(**bubble, **FRONT).then(None, js="() => microscope.told()")
-    address.say(**{**sent, **from_address}, **FRONT)
-    address.say(**{**bubble, **from_address}, **FRONT).then(None, js="() => microscope.told()")
+    address.say(**{**sent, "js": None}, **FRONT)
+    address.say(**{**bubble, "js": None}, **FRONT).then(None, js="() => microscope.told()")
     address.reply(one_sentence(reply), [chat, address], [chat, strip], **FRONT)
 
     # The conversation: a bubble or a question is clicked, the page is opened, language, clear.

@@ -11,7 +11,7 @@ from typing import TypedDict
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from bert.classifier import EmotionClassifier, Prediction
 from bert.model import BertForSequenceClassification
@@ -56,25 +56,22 @@ def learn(classifier: EmotionClassifier, corrections: Sequence[Correction], text
           go_on: GoOn) -> Outcome | None:
     """Fine-tune a copy, then ask model and copy about the texts; None if nobody waits any more."""
     before = classifier.predict_many(texts)
-    model, learning = trainable_copy(classifier.needs_classifier())
+    model = trainable_copy(classifier.needs_classifier())
     copy = EmotionClassifier(replace(classifier.checkpoint, model=model, is_taught=True))
-    end = train(copy, learning, corrections, go_on)
+    end = train(copy, model, corrections, go_on)
     return None if end is None else Outcome(before, copy.predict_many(texts), copy, *end)
 
 
-def trainable_copy(
-        model: BertForSequenceClassification) -> tuple[BertForSequenceClassification, list[Tensor]]:
-    """A copy without dropout, and its weights that learn: upper layers, pooler and classifier. The
-    weights below are those of the model itself."""
-    shared = {id(weight): weight for part in (model.bert.embeddings,
-                                              *model.bert.encoder.layer[:-UPPER_LAYERS])
-              for weight in part.parameters()}
-    copy = deepcopy(model, dict(shared)).eval()
-    return copy, [weight.requires_grad_() for weight in copy.parameters()
-                  if id(weight) not in shared]
+def trainable_copy(model: BertForSequenceClassification) -> BertForSequenceClassification:
+    """A copy without dropout of which only the upper layers, pooler and classifier learn; the
+    weights below stand in the memory of the model itself."""
+    below = (model.bert.embeddings, *model.bert.encoder.layer[:-UPPER_LAYERS])
+    frozen = {id(weight): nn.Parameter(weight.detach(), requires_grad=False)
+              for part in below for weight in part.parameters()}
+    return deepcopy(model, frozen).eval()
 
 
-def train(copy: EmotionClassifier, learning: list[Tensor],
+def train(copy: EmotionClassifier, model: BertForSequenceClassification,
           corrections: Sequence[Correction], go_on: GoOn) -> tuple[str, int] | None:
     """Train the copy's model until every correction is learned; what ended it after how many
     steps, or None if nobody waits any more."""
@@ -84,8 +81,8 @@ def train(copy: EmotionClassifier, learning: list[Tensor],
     attention_mask = torch.from_numpy(batch.attention_mask)                          # (B, T)
     wanted = torch.tensor([copy.keys.index(correction.label)
                            for correction in corrections])                           # (B,)
-    model = copy.needs_classifier()
-    adam = Adam(learning, RATE_TIMES_WIDTH / copy.config.hidden_size)
+    adam = Adam([weight for weight in model.parameters() if weight.requires_grad],
+                RATE_TIMES_WIDTH / copy.config.hidden_size)
     for step in range(MOST_STEPS + 1):
         logits = model(ids, None, attention_mask, need_weights=False).logits         # (B, C)
         loss = F.cross_entropy(logits, wanted)

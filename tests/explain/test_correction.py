@@ -10,14 +10,14 @@ from bert.explain.correction import Adam
 
 def test_only_the_upper_part_of_the_copy_learns(classifier, monkeypatch):
     monkeypatch.setattr(correction, "UPPER_LAYERS", 1)
-    copy, weights = correction.trainable_copy(classifier.model)
-    learning = {name for name, weight in copy.named_parameters()
-                if any(weight is one for one in weights)}
+    copy = correction.trainable_copy(classifier.model)
+    learning = {name for name, weight in copy.named_parameters() if weight.requires_grad}
     assert learning == {name for name, _ in copy.named_parameters()
                         if re.match(r"bert\.encoder\.layer\.1\.|bert\.pooler|classifier", name)}
     own = dict(classifier.model.named_parameters())
     for name, weight in copy.named_parameters():  # what does not learn takes no memory
-        assert (weight is own[name]) == (name not in learning)
+        assert (weight.data_ptr() == own[name].data_ptr()) == (name not in learning)
+    assert all(weight.requires_grad for weight in classifier.model.parameters())
 
 
 def test_the_steps_are_those_of_adam():

@@ -165,7 +165,7 @@ export function mount(element, { props, watch, trigger }) {
   let isByHand = false;
   for (const event of ["click", "keydown"]) {
     document.addEventListener(event, ({ target }) => {
-      if (target.closest(".right") && !target.closest(".microscope")) isByHand = true;
+      if (target.closest?.(".right") && !target.closest(".microscope")) isByHand = true;
     }, { capture: true });
   }
 
