@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bert.classifier import EmotionClassifier
-from bert.explain import rollout, saliency, value_weighted
+from bert.explain import relevance, rollout, saliency, value_weighted
 from bert.explain.gradients import attribute
 from bert.explain.occlusion import logits_of, masked, without_each_word
 from bert.explain.target import Target
@@ -169,6 +169,10 @@ def _attention_x_gradient(classifier: EmotionClassifier, text: str, target: Targ
     return sum_to_words(classifier.encode(text), saliency.looked_at(carried))
 
 
+def _attn_lrp(classifier: EmotionClassifier, text: str, target: Target) -> np.ndarray:
+    return sum_to_words(classifier.encode(text), relevance.relevance(classifier, text, target))
+
+
 def _integrated_gradients(classifier: EmotionClassifier, text: str, target: Target) -> np.ndarray:
     against = None if target.against is None else classifier.keys[target.against]
     found = attribute(classifier, text, classifier.keys[target.index], against)
@@ -187,6 +191,7 @@ METHODS: dict[str, Method] = {
     "alti": Method(_alti, is_cheap=True),
     "attention_x_gradient": Method(_attention_x_gradient, is_cheap=True),
     "gradient_x_input": Method(_gradient_x_input, is_cheap=True),
+    "attn_lrp": Method(_attn_lrp, is_cheap=True),
     "integrated_gradients": Method(_integrated_gradients, is_cheap=False),
     "occlusion_mask": Method(without_each_word, is_cheap=False),
     "occlusion_delete": Method(_deleted, is_cheap=False),

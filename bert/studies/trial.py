@@ -19,7 +19,7 @@ CHANCE = "random"
 NAMES = tuple(name for name in METHODS if name != CHANCE)
 CHEAP = tuple(name for name in NAMES if METHODS[name].is_cheap)
 COLOURS = dict(zip(NAMES, ("#4c78a8", "#72b7b2", "#54a24b", "#b5a514", "#b279a2", "#e07bb0",
-                           "#a1755c", "#f58518", "#e45756"), strict=True))
+                           "#5b5f97", "#a1755c", "#f58518", "#e45756"), strict=True))
 GREY, FOR, AGAINST = "#8b95a3", "#0b7d8a", "#b04d14"
 MOST_STEPS = 10       # of a curve: more words than that are masked several at a time
 RANDOM_RANKINGS = 10  # one ranking by chance may be lucky

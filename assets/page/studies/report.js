@@ -44,6 +44,7 @@ const methodNames = () => ({
   value_weighted: say("report_method_value_weighted"), rollout: say("report_method_rollout"),
   alti: say("report_method_alti"), attention_x_gradient: say("report_method_attention_x_gradient"),
   gradient_x_input: say("report_method_gradient_x_input"),
+  attn_lrp: say("report_method_attn_lrp"),
   integrated_gradients: say("report_method_integrated_gradients"),
   occlusion_mask: say("report_method_occlusion_mask"),
   occlusion_delete: say("report_method_occlusion_delete"),
