@@ -81,7 +81,8 @@ def read_examples(arguments: Namespace, settings: FinetuneConfig) -> Examples:
         raise UserError("nothing to learn from: give --train, --mixed, --mapped or --llm-labels")
     smoothing, none_weight = settings.label_smoothing, settings.none_weight
     return Examples.joined([
-        labelled_examples(own, smoothing, none_weight), mixed_examples(mixed, smoothing),
+        labelled_examples(own, smoothing, none_weight),
+        mixed_examples(mixed, smoothing, settings.mixed_weight),
         labelled_examples(mapped, smoothing, weight=settings.mapped_weight),
         labelled_examples(found, smoothing, none_weight, settings.llm_weight)])
 

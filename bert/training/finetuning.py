@@ -40,6 +40,7 @@ class FinetuneConfig(LoopConfig):
     dropout: float = option(0.1, "dropout of the hidden states and the pooled vector")
     label_smoothing: float = option(0.05, "share of the target spread over all classes")
     none_weight: float = option(1.2, "weight of lines without a feeling")
+    mixed_weight: float = option(3.0, "weight of lines with two feelings")
     mapped_weight: float = option(1.0, "weight of public lines that map onto a feeling")
     llm_weight: float = option(1.0, "weight of public lines labelled by a language model")
     text_noise: float = option(0.3, "share of lines written differently: spaces, typos, case, ㅋㅋ")
