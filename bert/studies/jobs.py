@@ -20,7 +20,7 @@ TALKS = 1800.0    # seconds without a word after which a copy is forgotten
 BUSY = ("Others are teaching their copies right now: try again in a moment. "
         "지금은 다른 분들이 가르치는 중이에요: 잠시 뒤에 다시 눌러 주세요.")
 GONE = ("This copy is gone: it was stopped, or nobody asked for it. Press learn again. "
-        "이 사본은 이미 지워졌어요: 다시 배우기를 눌러 주세요.")
+        "이 사본은 이미 지워졌어요: ‘학습 시작’을 다시 눌러 주세요.")
 FAILED = ("The copy could not be taught on this machine: try fewer or shorter corrections. "
           "사본을 가르치지 못했어요: 더 적거나 짧은 글로 해 보세요.")
 

@@ -73,7 +73,7 @@ def test_colours_reach_up_to_the_largest_weight_unless_pictures_are_compared(vis
             choose_view(page, view)
             assert 0 < float(brightest.inner_text()) < 1
         choose_view(page, "heatmap")
-        page.locator(".stage").get_by_label("To max").uncheck()
+        page.locator(".stage").get_by_label("Scale to max").uncheck()
         expect(brightest).to_have_text("1.0")
         assert not table_colours(255, 255) & heatmap_colours(page)
         assert address(page)["scale"] == "one"
