@@ -1,6 +1,6 @@
 """Make both checkpoints from random weights: every stage in order, each resumed where it was.
 
-    python -m bert train --sources DIR --out runs/full  tens of hours on two cores
+    python -m bert train --sources DIR --out runs/full  some two hours on two cores
     python -m bert train --quick --out runs/quick       some ten minutes, on our own lines alone
 
 --sources is a folder with train/*_docs.txt and *_lines.txt (.xz as well), labelled/*.train.tsv,
@@ -122,7 +122,7 @@ def steps_of(recipe: Recipe) -> list[Step]:
               for language in ("ko", "en") for is_everyday in (True, True, False)]  # twice as much
     text = [word for group in groups if group for word in ("--text", *map(str, group))]
     vocabulary = ["--vocab-size", "8000", "--megabytes", "4"] if recipe.is_quick else [
-        "--vocab-size", "20000", "--megabytes", "12"]
+        "--vocab-size", "16000", "--megabytes", "12"]
     steps = [Step("train_tokenizer", train_tokenizer.main,
                   [*text, "--out", str(out / "tokenizer"), *vocabulary, *dry], "the vocabulary")]
     translations = [*recipe.own("translations*.tsv"), *recipe.find("parallel/*.tsv")]

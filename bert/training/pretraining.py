@@ -67,7 +67,7 @@ class Stage:
 class PretrainConfig(LoopConfig):
     """How pre-training runs; the shape of the network is BertConfig."""
 
-    stages: str = option("3:40:64:1.5e-3 6:60:64:1.2e-3 12:90:64:1e-3 12:20:128:1e-3",
+    stages: str = option("3:14:64:1.5e-3 6:12:64:1.2e-3 12:4.5:64:1e-3 12:1.5:128:1e-3",
                          f"{STAGE}, one after the other; the last has the layers of the network")
     batch_tokens: int = option(4_096, "tokens per batch and process")
     mask_rate: float = option(0.2, "share of pieces to predict")
