@@ -9,6 +9,7 @@ parallel/*.tsv and label_map.tsv. The commands that are run are printed, and can
 
 import json
 import shlex
+import sys
 import time
 from argparse import Namespace
 from collections.abc import Callable, Sequence
@@ -216,7 +217,11 @@ def run_steps(recipe: Recipe, steps: Sequence[Step]) -> None:
             print(f"{step.name}: done before", flush=True)
             continue
         print(f"\n$ {step}", flush=True)
-        step.run(step.arguments)
+        called_as, sys.argv = sys.argv, ["bert", step.name, *step.arguments]  # for metrics.json
+        try:
+            step.run(step.arguments)
+        finally:
+            sys.argv = called_as
         finished.append(str(step))
         done.parent.mkdir(parents=True, exist_ok=True)
         done.write_text(json.dumps(finished, indent=2), encoding="utf-8")

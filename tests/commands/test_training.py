@@ -224,6 +224,9 @@ def test_all_stages_make_both_checkpoints_and_none_is_done_twice(call, own_lines
         "train_tokenizer", "pretrain", "finetune", "evaluate"]
     assert load_checkpoint(tmp_path / "made" / "pretrained").has_nsp
     assert load_checkpoint(tmp_path / "made" / "emotion").has_classifier
+    for stage, folder in (("pretrain", "pretrained"), ("finetune", "emotion")):
+        command = read_json(tmp_path / "made" / folder / "metrics.json")[stage]["command"]
+        assert command.startswith(f"python -m bert {stage} --s")  # --sources, --start-from
     done = call("train", *arguments)
     assert done.code == 0 and done.out.count("done before") == 4
 
