@@ -37,6 +37,8 @@ def build_parser() -> Parser:
                         help="folder with tokenizer.json (from train_tokenizer)")
     parser.add_argument("--vectors", type=Path, metavar="FOLDER",
                         help="a teacher's sentence vectors (from distill)")
+    parser.add_argument("--start-from", type=Path, metavar="CHECKPOINT",
+                        help="begin with the network of an earlier run, not with random weights")
     parser.add_argument("--run-dir", type=Path, required=True,
                         help="folder for the saved state, the metrics and the tokenised corpus")
     parser.add_argument("--out", type=Path, required=True, help="checkpoint folder to write")
@@ -83,7 +85,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         vectors = SentenceVectors.open(arguments.vectors) if arguments.vectors else None
         pretrain(config, settings, train, held, tokenizer, arguments.run_dir, arguments.out,
                  processes, command=described_call("pretrain"), max_steps=arguments.max_steps,
-                 repeats=repeats, vectors=vectors)
+                 repeats=repeats, vectors=vectors, start_from=arguments.start_from)
         processes.leave()
 
 

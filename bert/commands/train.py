@@ -1,6 +1,6 @@
 """Make both checkpoints from random weights: every stage in order, each resumed where it was.
 
-    python -m bert train --sources DIR --out runs/full  some two hours on two cores
+    python -m bert train --sources DIR --out runs/full  ten hours on two cores
     python -m bert train --quick --out runs/quick       some ten minutes, on our own lines alone
 
 --sources is a folder with train/*_docs.txt and *_lines.txt (.xz as well), labelled/*.train.tsv,

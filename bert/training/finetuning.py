@@ -32,12 +32,12 @@ class FinetuneConfig(LoopConfig):
     """How fine-tuning runs."""
 
     batch_tokens: int = option(2_048, "tokens per batch and process")
-    learning_rate: float = option(4e-4, "peak learning rate")
+    learning_rate: float = option(3e-4, "peak learning rate")
     warmup: int = option(100, "steps in which the learning rate climbs")
     layer_decay: float = option(0.95, "how much slower each layer learns than the one above it")
-    epochs: float = option(1.0, "times through the lines; 2.5 ends in the middle of the third")
+    epochs: float = option(3.0, "times through the lines; 2.5 ends in the middle of the third")
     longest: int = option(64, "pieces of a line that are read")
-    dropout: float = option(0.0, "dropout of the hidden states and the pooled vector")
+    dropout: float = option(0.1, "dropout of the hidden states and the pooled vector")
     label_smoothing: float = option(0.05, "share of the target spread over all classes")
     none_weight: float = option(1.2, "weight of lines without a feeling")
     mixed_weight: float = option(3.0, "weight of lines with two feelings")

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from bert.arguments import option
-from bert.checkpoint import TOKENIZER, save_checkpoint, untrained
+from bert.checkpoint import TOKENIZER, load_checkpoint, save_checkpoint, untrained
 from bert.config import BertConfig
 from bert.errors import UserError
 from bert.folders import check_replaceable
@@ -67,7 +67,7 @@ class Stage:
 class PretrainConfig(LoopConfig):
     """How pre-training runs; the shape of the network is BertConfig."""
 
-    stages: str = option("3:14:64:1.5e-3 6:12:64:1.2e-3 12:4.5:64:1e-3 12:1.5:128:1e-3",
+    stages: str = option("3:40:64:1.5e-3 6:60:64:1.2e-3 12:90:64:1e-3 12:20:128:1e-3",
                          f"{STAGE}, one after the other; the last has the layers of the network")
     batch_tokens: int = option(4_096, "tokens per batch and process")
     mask_rate: float = option(0.2, "share of pieces to predict")
@@ -227,12 +227,14 @@ def ratio(part: int, whole: int) -> float | None:
 def pretrain(config: BertConfig, settings: PretrainConfig, train: TokenCorpus, held: TokenCorpus,
              tokenizer: WordPieceTokenizer, run: Path, out: Path, processes: Processes, *,
              command: str, max_steps: int | None = None, repeats: Mapping[str, int] | None = None,
-             vectors: SentenceVectors | None = None) -> BertForPreTraining:
+             vectors: SentenceVectors | None = None,
+             start_from: Path | None = None) -> BertForPreTraining:
     """All stages, from wherever the run was left; the last one writes the checkpoint."""
     check_replaceable(out, TOKENIZER)
     stages = settings.plan_for(config)
-    model = untrained(replace(config, num_hidden_layers=stages[0].layers), BertForPreTraining,
-                      settings.seed)
+    first = replace(config, num_hidden_layers=stages[0].layers)
+    model = (earlier_model(start_from, first, tokenizer) if start_from
+             else untrained(first, BertForPreTraining, settings.seed))
     for number, stage in enumerate(stages):
         if stage.layers != model.config.num_hidden_layers:
             model = grown(model, stage.layers, settings.seed)
@@ -257,6 +259,20 @@ def pretrain(config: BertConfig, settings: PretrainConfig, train: TokenCorpus, h
                   steps=math.ceil(stage.tokens / batch_tokens), read=read, max_steps=max_steps,
                   schedule=stage_schedule(stages, number, settings, batch_tokens), save=save)
     return model
+
+
+def earlier_model(folder: Path, config: BertConfig,
+                  tokenizer: WordPieceTokenizer) -> BertForPreTraining:
+    """The network of an earlier run, if it has the shape and the vocabulary of this one."""
+    found = load_checkpoint(folder)
+    if found.tokenizer.digest() != tokenizer.digest():
+        raise UserError(f"{folder} has another vocabulary than --tokenizer: give its own folder "
+                        "as --tokenizer")
+    if not isinstance(found.model, BertForPreTraining) or found.config != config:
+        raise UserError(f"{folder} does not hold the network of the first stage: give a "
+                        f"pre-trained checkpoint of {config.num_hidden_layers} layers and the "
+                        "same shape")
+    return found.model
 
 
 def run_stage(model: BertForPreTraining, data: PretrainData, held: TokenCorpus,

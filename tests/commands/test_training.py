@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from safetensors.torch import load_file
 from training_fixtures import EXAMPLES, LABELLED, read_json, reports
 
 from bert.checkpoint import load_checkpoint, save_checkpoint, untrained
-from bert.model import BertModel
+from bert.model import BertForPreTraining, BertModel
 from bert.tokenizer import WordPieceTokenizer
 from bert.training.corpus import text_mark
 
@@ -42,6 +43,35 @@ def test_a_vocabulary_is_learned_from_groups_that_have_an_equal_say(call, tmp_pa
 
 
 # ---------------------------------------------------------------------------------- pre-training
+
+
+def test_a_run_goes_on_with_the_network_of_an_earlier_one(call, pretrain_call, small_start,
+                                                          tmp_path):
+    """With hardly any learning rate, the new weights are the old ones."""
+    still = pretrain_call(tmp_path / "run", 1, stages="2:0.000128:24:1e-9", weight_decay=0,
+                          start_from=small_start)
+    assert call("pretrain", *still).code == 0
+    old, new = (load_file(folder / "model.safetensors")
+                for folder in (small_start, tmp_path / "run" / "out"))
+    for name, value in old.items():
+        torch.testing.assert_close(new[name].float(), value.float(), atol=1e-4, rtol=1e-3)
+
+
+@pytest.mark.parametrize(("changes", "complaint"), [
+    ({"stages": "1:0.000128:24:1e-3 2:0.000128:24:1e-3"}, "a pre-trained checkpoint of 1 layers"),
+    ({"intermediate_size": 16}, "does not hold the network of the first stage")])
+def test_a_run_does_not_go_on_with_another_network(call, pretrain_call, small_start, tmp_path,
+                                                   changes, complaint):
+    done = call("pretrain", *pretrain_call(tmp_path, 1, start_from=small_start, **changes))
+    assert done.code == 2 and complaint in done.err and done.err.count("\n") == 1
+
+
+def test_a_run_does_not_go_on_with_another_vocabulary(call, pretrain_call, small_config, tokenizer,
+                                                      tmp_path):
+    config = replace(small_config, vocab_size=len(tokenizer))
+    save_checkpoint(tmp_path / "other", untrained(config, BertForPreTraining), tokenizer)
+    done = call("pretrain", *pretrain_call(tmp_path, 1, start_from=tmp_path / "other"))
+    assert done.code == 2 and "has another vocabulary than --tokenizer" in done.err
 
 
 def test_pretraining_shows_both_losses_and_accuracies_and_draws_them(call, pretrain_call,
