@@ -3,6 +3,8 @@ itself, for a checkpoint with any classes."""
 
 import random
 from argparse import Namespace
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from bert.arguments import described_call
@@ -19,11 +21,12 @@ from bert.training.metrics import checksum, write_metrics
 SEED = 0  # which lines are taken, and the random ranking among the explanations
 
 
-def chosen_texts(arguments: Namespace, most: int) -> dict[str, list[str]]:
+def chosen_texts(arguments: Namespace, most: int,
+                 more: Sequence[Path] = ()) -> dict[str, list[str]]:
     """Lines with a feeling, taken by chance, at most so many a language."""
     if most < 1:
         raise UserError(f"{most} lines: expected at least 1")
-    lines = read_labelled(arguments.data)
+    lines = [line for path in (arguments.data, *more) for line in read_labelled(path)]
     found = {}
     for language in LANGUAGES:
         own = [line.text for line in lines if line.language == language and line.label != NONE]
@@ -34,10 +37,10 @@ def chosen_texts(arguments: Namespace, most: int) -> dict[str, list[str]]:
     return found
 
 
-def with_origin(arguments: Namespace, found: dict[str, Any]) -> dict[str, Any]:
+def with_origin(found: dict[str, Any], *files: Path) -> dict[str, Any]:
     """Figures with the command, the seed and the lines behind them."""
     return {"command": described_call("evaluate"), "seed": SEED,
-            "data": {arguments.data.name: checksum(arguments.data)}, **found}
+            "data": {path.name: checksum(path) for path in files}, **found}
 
 
 def is_kept(arguments: Namespace) -> bool:
@@ -51,19 +54,21 @@ def evaluate_explanations(arguments: Namespace) -> None:
     found = league(classifier, chosen_texts(arguments, arguments.explanations), SEED, tell)
     print(*league_rows(found), sep="\n")
     if is_kept(arguments):
-        write_metrics(arguments.checkpoint, {"explanations": with_origin(arguments, found)})
+        write_metrics(arguments.checkpoint, {"explanations": with_origin(found, arguments.data)})
 
 
 def evaluate_heads(arguments: Namespace) -> None:
-    """What every head does in general."""
+    """What every head does in general, over --data and the training lines beside it."""
     classifier = EmotionClassifier.load(arguments.checkpoint)
-    found = heads.describe_heads(classifier, chosen_texts(arguments, arguments.heads), tell)
+    more = sorted(arguments.data.parent.glob("train_*.tsv"))
+    texts = chosen_texts(arguments, arguments.heads, more)
+    found = heads.describe_heads(classifier, texts, tell)
     for language, tables in found["languages"].items():
         kinds = [kind for row in tables["kind"] for kind in row]
         print(f"{language}, {tables['texts']} lines:", ", ".join(
             f"{kind} {kinds.count(kind)}" for kind in dict.fromkeys(kinds)))
     if is_kept(arguments):
-        heads.write_heads(arguments.checkpoint, with_origin(arguments, found))
+        heads.write_heads(arguments.checkpoint, with_origin(found, arguments.data, *more))
 
 
 def evaluate_pruning(arguments: Namespace) -> None:
@@ -79,7 +84,7 @@ def evaluate_pruning(arguments: Namespace) -> None:
         print(f"{language}: {own['can_go']} of {found['removed'][-1]} heads can go while "
               f"{found['at_least']:.0%} of the answers stay")
     if is_kept(arguments):
-        write_metrics(arguments.checkpoint, {"pruning": with_origin(arguments, found)})
+        write_metrics(arguments.checkpoint, {"pruning": with_origin(found, arguments.data)})
 
 
 def fit_lens(arguments: Namespace) -> None:
@@ -95,9 +100,8 @@ def fit_lens(arguments: Namespace) -> None:
         print(f"after layer {layer}".ljust(26) + f"{plain:8.3f}{tuned:8.3f}")
     if is_kept(arguments):
         lens.save(arguments.checkpoint)
-        write_metrics(arguments.checkpoint, {"tuned_lens": {
-            "command": described_call("evaluate"), "seed": SEED,
-            "data": {path.name: checksum(path) for path in arguments.lens}, **found}})
+        write_metrics(arguments.checkpoint,
+                      {"tuned_lens": with_origin(found, *arguments.lens)})
 
 
 def tell(line: str) -> None:
