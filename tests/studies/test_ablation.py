@@ -91,7 +91,7 @@ def test_small_effects_on_a_sure_answer_stay_pale_and_are_said_to_be_small(conte
     assert data["matter"] == (np.abs(data["effects"]) >= 0.1 * data["margin"]).sum()
     calm = {**data, "matter": 0}
     assert "No single head matters here" in finding(calm, "en")
-    assert "중요하지 않아요" in finding(calm, "ko")
+    assert "답을 좌우하는 헤드가 없어요" in finding(calm, "ko")
     layer, head = data["ranked"][0]
     assert f"layer {layer}, head {head}" in finding({**data, "matter": 1}, "en")
 
