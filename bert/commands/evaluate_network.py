@@ -18,6 +18,7 @@ from bert.training.evaluation import LANGUAGES
 from bert.training.examples import read_labelled
 from bert.training.metrics import checksum, write_metrics
 
+LENS_LINES = 10_000  # of the training lines, taken by chance: fifty for each number of a map's row
 SEED = 0  # which lines are taken, and the random ranking among the explanations
 
 
@@ -92,8 +93,7 @@ def fit_lens(arguments: Namespace) -> None:
     classifier = EmotionClassifier.load(arguments.checkpoint)
     texts = [line.text for path in arguments.lens for line in read_labelled(path)]
     random.Random(SEED).shuffle(texts)
-    if arguments.max_steps:
-        texts = texts[:arguments.max_steps * 32]
+    texts = texts[:arguments.max_steps * 32 if arguments.max_steps else LENS_LINES]
     lens, found = tuned_lens.fit(classifier, texts)
     print("divergence from the answer   plain   tuned")
     for layer, (plain, tuned) in enumerate(zip(found["plain"], found["tuned"], strict=True)):
