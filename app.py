@@ -306,7 +306,7 @@ with gr.Blocks(title=WORDS["title"], analytics_enabled=False, fill_width=True,
                 study_tabs: dict[str, gr.Tab] = {}
                 for group, studies in GROUPS.items():
                     with gr.Tab(WORDS[f"group_{group}"], id=group) as group_tabs[group]:
-                        with gr.Tabs() as inner_tabs[group]:
+                        with gr.Tabs(selected=studies[0].name) as inner_tabs[group]:
                             for one in studies:
                                 with gr.Tab(WORDS[f"study_{one.name}"],
                                             id=one.name) as study_tabs[one.name]:
