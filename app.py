@@ -30,7 +30,7 @@ try:
     from bert.cpu import configure_cpu
     from bert.drawing.texts import LANGUAGES, texts
     from bert.errors import UserError
-    from bert.explain.gradients import attribute
+    from bert.explain.relevance import attribute
     from bert.page import downloads, visit
     from bert.page.components import Address, Attention, Bars, Gallery, Strip, StudyView, Tour
     from bert.page.frame import check_machine, describe_arguments, launch_options
@@ -227,7 +227,7 @@ def words_for(text: str, key: str, taught: str) -> dict:
     classifier = model.classifier_of(taught)
     if not isinstance(key, str):
         raise UserError(f"The class is a {type(key).__name__}: send its key.")
-    return visit.attribution_data(attribute(classifier, check_text(text), key))
+    return {"values": attribute(classifier, check_text(text), key).values.tolist()}
 
 
 def moved(text: str, taught: str) -> dict:

@@ -23,7 +23,7 @@ import numpy as np
 
 from bert.classifier import EmotionClassifier
 from bert.explain import relevance, rollout, saliency, value_weighted
-from bert.explain.gradients import attribute
+from bert.explain.integrated_gradients import integrated_gradients
 from bert.explain.occlusion import logits_of, masked, without_each_word
 from bert.explain.target import Target
 from bert.explain.words import sum_to_words, text_words
@@ -174,8 +174,7 @@ def _attn_lrp(classifier: EmotionClassifier, text: str, target: Target) -> np.nd
 
 
 def _integrated_gradients(classifier: EmotionClassifier, text: str, target: Target) -> np.ndarray:
-    against = None if target.against is None else classifier.keys[target.against]
-    found = attribute(classifier, text, classifier.keys[target.index], against)
+    found = integrated_gradients(classifier, text, target)
     return sum_to_words(found.encoding, found.values)
 
 

@@ -1,4 +1,5 @@
-"""What each piece speaks for a class, passed back layer by layer: AttnLRP.
+"""What each piece speaks for a class, passed back layer by layer: AttnLRP, which colours the words
+of the page and gives the chat its reasons.
 
 Achtibat et al. 2024, https://arxiv.org/abs/2402.05602. The score is handed from the classifier down
 to the token vectors; every step shares out what it gets by a rule of its own:
@@ -13,6 +14,8 @@ Each rule is gradient × input of a step with the same value and a changed slope
 backward pass does it all.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -20,6 +23,22 @@ from torch import Tensor, nn
 from bert.classifier import EmotionClassifier
 from bert.explain.target import Target
 from bert.model import BertForSequenceClassification, BertLayer
+from bert.tokenizer import Encoding
+
+
+@dataclass(frozen=True)
+class Attribution:
+    """What each piece speaks for a class."""
+
+    encoding: Encoding
+    key: str
+    values: np.ndarray    # (T,) float32, in logits
+
+
+def attribute(classifier: EmotionClassifier, text: str, key: str) -> Attribution:
+    """The relevance of every piece for the class of this name."""
+    return Attribution(classifier.encode(text), key,
+                       relevance(classifier, text, Target.named(classifier, key)))
 
 
 def relevance(classifier: EmotionClassifier, text: str, target: Target) -> np.ndarray:

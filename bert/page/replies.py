@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from bert.classifier import Prediction
 from bert.drawing.texts import Language, say, speaks_of_self_harm, texts
 from bert.emotions import EMOTIONS, class_colour
-from bert.explain.gradients import Attribution
+from bert.explain.relevance import Attribution
 from bert.explain.words import sum_to_words, text_words
 from bert.tokenizer import Encoding
 

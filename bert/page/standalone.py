@@ -16,10 +16,10 @@ from typing import Self
 from bert.classifier import EmotionClassifier
 from bert.drawing.texts import PAGE, Language, say
 from bert.errors import UserError
-from bert.explain.gradients import attribute
+from bert.explain.relevance import attribute
 from bert.page.boot import boot_data, script_json
 from bert.page.downloads import ATTENTION_VIEWS
-from bert.page.visit import answer_data_of, attribution_data, moved_shares
+from bert.page.visit import answer_data_of, moved_shares
 from bert.studies.base import Matrix
 
 FRAME_HEIGHT = 640  # pixels in a notebook
@@ -33,7 +33,7 @@ def standalone(classifier: EmotionClassifier, text: str, language: Language = "e
     """The page of one text: bars, coloured words, and attention with every control alive."""
     answer = answer_data_of(classifier, text)
     keys = classifier.keys if classifier.checkpoint.has_classifier else ()
-    answer["attributions"] = {key: attribution_data(attribute(classifier, text, key))
+    answer["attributions"] = {key: {"values": attribute(classifier, text, key).values.tolist()}
                               for key in keys}
     moved = moved_shares(classifier, text)
     answer["moved"] = Matrix(moved.reshape(-1, *moved.shape[2:]), "weights").pack()

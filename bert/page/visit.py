@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from bert.classifier import EmotionClassifier, Prediction
 from bert.drawing.texts import Language, speaks_of_self_harm
 from bert.errors import UserError
-from bert.explain.gradients import Attribution, attribute
+from bert.explain.relevance import Attribution, attribute
 from bert.explain.saliency import gradients, importance
 from bert.explain.target import Target
 from bert.explain.value_weighted import norms
@@ -141,12 +141,7 @@ def colour_words(classifier: EmotionClassifier, visit: Visit) -> str:
 def strip_value(text: str, found: Attribution | None) -> str:
     """The value of Strip."""
     return "" if found is None else json.dumps(
-        {"text": text, "key": found.key, **attribution_data(found)}, ensure_ascii=False)
-
-
-def attribution_data(found: Attribution) -> dict[str, Any]:
-    return {"values": found.values.tolist(), "total": found.total, "gained": found.gained,
-            "error": found.error}
+        {"text": text, "key": found.key, "values": found.values.tolist()}, ensure_ascii=False)
 
 
 def said(text: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from bert.classifier import EmotionClassifier
-from bert.explain.relevance import relevance
+from bert.explain.relevance import attribute, relevance
 from bert.explain.target import Target
 from bert.model import ACTIVATIONS
 
@@ -159,6 +159,18 @@ def test_a_contrast_is_the_difference_of_its_two_classes(any_classifier):
     one, other, both = (relevance(any_classifier, TEXT, target)
                         for target in (Target(0), Target(1), Target(0, 1)))
     np.testing.assert_allclose(one - other, both, atol=1e-4)
+
+
+def test_an_attribution_names_its_class_and_has_a_value_for_every_piece(classifier):
+    found = attribute(classifier, TEXT, "anger")
+    assert found.key == "anger" and len(found.values) == len(found.encoding.pieces)
+    np.testing.assert_array_equal(
+        found.values, relevance(classifier, TEXT, Target.named(classifier, "anger")))
+
+
+def test_an_unknown_class_is_named(classifier):
+    with pytest.raises(ValueError, match="'boredom' is not a class"):
+        attribute(classifier, TEXT, "boredom")
 
 
 def test_nothing_is_left_behind_on_the_model(classifier):

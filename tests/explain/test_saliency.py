@@ -6,7 +6,7 @@ import torch
 
 from bert.classifier import EmotionClassifier
 from bert.explain import saliency
-from bert.explain.gradients import score
+from bert.explain.integrated_gradients import score
 from bert.explain.target import Target
 
 TEXT = "드디어 마라톤을 완주했다 and we laughed"

@@ -19,7 +19,7 @@ from playwright.sync_api import expect
 
 from bert.checkpoint import save_checkpoint
 from bert.drawing.texts import say, texts
-from bert.explain.gradients import attribute
+from bert.explain.relevance import attribute
 from bert.page.replies import reply
 from bert.page.visit import Visit
 

@@ -7,7 +7,7 @@ from page_helpers import ENGLISH, KOREAN, address, head_that_matters, said, send
 from playwright.sync_api import Page, expect
 
 from bert.drawing.texts import LANGUAGES, say, texts
-from bert.explain.gradients import attribute
+from bert.explain.relevance import attribute
 from bert.page.gallery import gallery
 from bert.page.replies import reply
 from bert.page.tour import steps

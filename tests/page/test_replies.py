@@ -11,7 +11,7 @@ import pytest
 from bert.classifier import EmotionClassifier, Prediction
 from bert.drawing.texts import LANGUAGES, say, texts
 from bert.emotions import EMOTIONS, KEYS
-from bert.explain.gradients import Attribution, attribute
+from bert.explain.relevance import Attribution, attribute
 from bert.page.replies import (
     core,
     escape,
@@ -50,7 +50,7 @@ def with_values(classifier: EmotionClassifier, text: str, *values: float) -> Att
     words = [places for _, places in encoding.grouped()[1:-1]]
     for places, value in zip(words, values, strict=True):
         spread[places[0]] = value
-    return Attribution(encoding, KEYS[0], spread, sum(values))
+    return Attribution(encoding, KEYS[0], spread)
 
 
 def shown(sentence: str) -> str:

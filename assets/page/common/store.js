@@ -16,7 +16,7 @@ export const state = {
   answer: null,
   point: null,        // {row, column} among the shown tokens; column null: one token
   options: {},        // what is chosen in the studies: strings, by the name of their parameter
-  attribution: null,  // {key, status, values, total, gained, error}
+  attribution: null,  // {key, status, values}
   tour: null,         // the step of the tour, from 1
   taught: "",         // name of the visitor's own copy, when it answers instead of the model
   theme: "",          // changes when light and dark change places

@@ -1,8 +1,9 @@
 // The text as the model reads it: pieces or words, linked with every view, coloured by how much each
 // speaks for a class. Its value is the attribution of the answer itself, which follows the answer.
 
-import { className, percent, say } from "../common/boot.js";
+import { className, say } from "../common/boot.js";
 import { fill, make, onLeave } from "../common/dom.js";
+import { glossed } from "../common/glossary.js";
 import { Refused, ask } from "../common/server.js";
 import { currentAnswer, listen, state, update } from "../common/store.js";
 
@@ -107,8 +108,7 @@ export function mount(element, { props, watch }) {
       fill(note, make("b", {}, say("attribution", { name })), " ",
         make("span", { class: "key for" }, `+ ${say("for")}`), " ",
         make("span", { class: "key against" }, `− ${say("against")}`), " ",
-        say("attribution_sum", { total: signed(attribution.total), gained: signed(attribution.gained),
-          error: percent(attribution.error) }), " ", back);
+        ...glossed(say("attribution_method")), " ", back);
     }
   }
 
@@ -130,10 +130,6 @@ export function mount(element, { props, watch }) {
 function strongest(values) {
   const sizes = values.map(Math.abs).sort((a, b) => b - a);
   return Math.max(Math.min(sizes[0] ?? 0, 2 * (sizes[1] ?? sizes[0] ?? 0)), 1e-6);
-}
-
-function signed(value) {
-  return `${value >= 0 ? "+" : "−"}${Math.abs(value).toFixed(2)}`;
 }
 
 function wordOf(answer, place) {

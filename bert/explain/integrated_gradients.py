@@ -1,9 +1,9 @@
-"""How much each piece speaks for or against a class: integrated gradients, with their sum check.
+"""What each piece speaks for a class, with a sum check: integrated gradients.
 
 Sundararajan et al. 2017, https://arxiv.org/abs/1703.01365. The path leads from the same text with
 every piece masked to the text itself; the attributions of all pieces together are the class score
 that was gained on that path. How far the sum misses it is the error of the approximation, and is
-given along. With `against`, what is explained is the score of one class minus that of another.
+given along.
 """
 
 from dataclasses import dataclass
@@ -25,14 +25,12 @@ BATCH_TOKENS = 1_024
 
 
 @dataclass(frozen=True)
-class Attribution:
-    """What each piece adds to a class's score, in logits."""
+class IntegratedGradients:
+    """What each piece adds to the target's score, in logits."""
 
     encoding: Encoding
-    key: str
     values: np.ndarray    # (T,) float32; zero for [CLS] and [SEP]
     gained: float         # score of the text minus score of the masked text
-    against: str | None = None
 
     @property
     def total(self) -> float:
@@ -44,11 +42,9 @@ class Attribution:
         return abs(self.total - self.gained) / max(abs(self.gained), 1e-3)
 
 
-def attribute(classifier: EmotionClassifier, text: str, key: str,
-              against: str | None = None) -> Attribution:
-    """Integrated gradients of a class's score, or of "this class rather than that one"; more steps
-    are taken until the sum agrees."""
-    target = Target.named(classifier, key, against)
+def integrated_gradients(classifier: EmotionClassifier, text: str,
+                         target: Target) -> IntegratedGradients:
+    """Of the target's score; more steps are taken until the sum agrees."""
     model = classifier.needs_classifier()
     encoding = classifier.encode(text)
     masked = [piece_id if word is None else classifier.tokenizer.mask_id
@@ -62,7 +58,7 @@ def attribute(classifier: EmotionClassifier, text: str, key: str,
     steps = FEWEST if work <= LARGE else FEWEST // 2
     while True:
         values = _integrate(model, start, end, target, steps)
-        found = Attribution(encoding, key, values, gained, against)
+        found = IntegratedGradients(encoding, values, gained)
         if found.error <= ENOUGH or 2 * steps * len(encoding.ids) > MOST_TOKENS:
             return found
         steps *= 2
