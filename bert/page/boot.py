@@ -1,6 +1,5 @@
 """What the scripts of the page know before they ask anybody."""
 
-import json
 from dataclasses import asdict
 from typing import Any
 
@@ -27,9 +26,3 @@ def boot_data() -> dict[str, Any]:
                                for language in LANGUAGES} for tab in PRETRAINING},
             "studies": {group: {study.name: study.description() for study in studies}
                         for group, studies in GROUPS.items()}}
-
-
-def script_json(name: str, data: Any) -> str:
-    """Data inside a page: no text in it can end the element."""
-    inside = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
-    return f'<script type="application/json" id="{name}">{inside}</script>'

@@ -10,12 +10,14 @@ from typing import Any
 
 import gradio as gr
 
+from bert.page.scripts import address_of
+
 TEMPLATE = '<div class="microscope" data-component="{script}"></div>'
 MOUNT = """
-const where = new URL("microscope/components/{script}.js", document.baseURI);
 const events = {triggers};  // Gradio wants to find their names here
-import(where).then(({{ mount }}) => mount(element.querySelector(".microscope"),
-  {{ props, watch, trigger, name: {name} }}));
+import(new URL("{scripts}", document.baseURI)).then(({{ use }}) => use("components/{script}.js"))
+  .then(({{ mount }}) => mount(element.querySelector(".microscope"),
+    {{ props, watch, trigger, name: {name} }}));
 """
 
 
@@ -28,8 +30,9 @@ class Drawn(gr.HTML):
     def __init__(self, name: str = "", **options: Any) -> None:
         super().__init__(
             html_template=TEMPLATE.format(script=self.script), apply_default_css=False,
-            js_on_load=MOUNT.format(script=self.script, triggers=json.dumps(self.triggers),
-                                    name=json.dumps(name)), **options)
+            js_on_load=MOUNT.format(scripts=address_of("js"), script=self.script,
+                                    triggers=json.dumps(self.triggers), name=json.dumps(name)),
+            **options)
 
 
 class Address(Drawn):

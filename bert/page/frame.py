@@ -5,24 +5,28 @@ import os
 import re
 import tempfile
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
 import gradio as gr
+from starlette.datastructures import MutableHeaders
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from bert.drawing.texts import PAGE
-from bert.page.boot import boot_data
 from bert.page.limits import RequestLimits
+from bert.page.scripts import address_of, served
 
 FONTS = PAGE.parent / "fonts"
+LINKS = (f'<{address_of("css")}>; rel=preload; as=style, '
+         f'<{address_of("js")}>; rel=modulepreload, '
+         '<microscope/fonts/MicroscopeGothic.woff2>; rel=preload; as=font; crossorigin')
 FONT = ["Microscope Gothic", "system-ui", "sans-serif"]  # none is fetched from anywhere
 
 
@@ -42,49 +46,35 @@ def theme() -> gr.themes.Base:
         input_placeholder_color="#566273", input_placeholder_color_dark="#9eabbb")
 
 
-class PageFiles(StaticFiles):
-    """Scripts and styles, asked for again each time: a new version never meets an old one."""
-
-    def file_response(self, *args: Any, **kwargs: Any) -> Response:
-        response = super().file_response(*args, **kwargs)
-        response.headers["Cache-Control"] = "no-cache"
-        return response
-
-
-class CompressedPage(GZipMiddleware):
-    """The page itself in a fifth of its bytes; everything else is small or compressed by Gradio."""
+class FirstPage(GZipMiddleware):
+    """The page itself in a fifth of its bytes, with a header that names our files: Gradio reads
+    `head` only when its own scripts have run. Everything else passes as it is."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         is_page = scope["type"] == "http" and scope["path"].removeprefix(
             scope.get("root_path", "")) in ("", "/")
-        await (super().__call__ if is_page else self.app)(scope, receive, send)
+        if not is_page:
+            await self.app(scope, receive, send)
+            return
+
+        async def with_links(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).append("Link", LINKS)
+            await send(message)
+
+        await super().__call__(scope, receive, with_links)
 
 
-@lru_cache(maxsize=1)
-def boot_response() -> Response:
-    return JSONResponse(boot_data(), headers={"Cache-Control": "no-cache"})
-
-
-def send_boot(request: Request) -> Response:
-    """What the scripts know before they ask."""
-    return boot_response()
+def send_file(request: Request) -> Response:
+    """Scripts and styles, which a browser may keep: another version has another address."""
+    content, kind = served()[request.url.path.removeprefix(request.scope.get("root_path", ""))[1:]]
+    return Response(content, media_type=kind, headers={
+        "Cache-Control": "public, max-age=31536000, immutable"})
 
 
 def head() -> str:
-    """Styles, and what the first picture needs: fetched at once instead of one after the other."""
-    return ('<link rel="stylesheet" href="microscope/style.css">\n'
-            '<link rel="stylesheet" href="microscope/studies.css">\n'
-            '<link rel="preload" href="microscope/fonts/MicroscopeGothic.woff2" as="font" '
-            'type="font/woff2" crossorigin>\n'
-            '<link rel="preload" href="microscope/boot.json" as="fetch" crossorigin>\n'
-            + "".join(f'<link rel="modulepreload" href="microscope/{path}">\n'
-                      for path in first_scripts()))
-
-
-def first_scripts() -> list[str]:
-    """The scripts of the first picture."""
-    return [path.relative_to(PAGE).as_posix() for folder in ("components", "views", "common")
-            for path in sorted((PAGE / folder).glob("*.js")) if path.stem != "standalone"]
+    """Our styles; scripts are asked for by the components."""
+    return f'<link rel="stylesheet" href="{address_of("css")}">'
 
 
 def check_machine() -> None:
@@ -122,10 +112,9 @@ def launch_options(at_once: int = max(os.cpu_count() or 1, 2)) -> dict[str, Any]
     return {
         "theme": theme(), "head": head(), "footer_links": ["api"],
         "favicon_path": PAGE / "icon.svg",
-        "app_kwargs": {"routes": [Route("/microscope/boot.json", send_boot),
-                                  Mount("/microscope/fonts", PageFiles(directory=FONTS)),
-                                  Mount("/microscope", PageFiles(directory=PAGE))],
-                       "middleware": [Middleware(CompressedPage, compresslevel=6),
+        "app_kwargs": {"routes": [*(Route(f"/{path}", send_file) for path in served()),
+                                  Mount("/microscope/fonts", StaticFiles(directory=FONTS))],
+                       "middleware": [Middleware(FirstPage, compresslevel=6),
                                       Middleware(RequestLimits, at_once=at_once,
                                                  has_mcp=has_mcp(), reloads=reloads)]},
         "run_history": False, "ssr_mode": False, "share": False, "enable_monitoring": False,

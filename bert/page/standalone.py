@@ -1,13 +1,7 @@
-"""One answer as one interactive file: no server, no network, the same scripts as the page.
-
-Scripts import each other by relative paths, which a single file does not have: each becomes a
-`data:` address in an import map, under the name by which the others then ask for it.
-"""
+"""One answer as one interactive file: no server, no network, the same scripts as the page."""
 
 import base64
 import html
-import json
-import posixpath
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,14 +11,14 @@ from bert.classifier import EmotionClassifier
 from bert.drawing.texts import PAGE, Language, say
 from bert.errors import UserError
 from bert.explain.relevance import attribute
-from bert.page.boot import boot_data, script_json
+from bert.page.boot import boot_data
 from bert.page.downloads import ATTENTION_VIEWS
+from bert.page.scripts import as_script, known, scripts
 from bert.page.visit import answer_data_of, moved_shares
 from bert.studies.base import Matrix
 
 FRAME_HEIGHT = 640  # pixels in a notebook
-START = "components/standalone.js"
-IMPORT = re.compile(r'(from |import\()"(\.{1,2}/[\w./]+\.js)"')
+START = 'await use("components/standalone.js");\n'
 FONT = re.compile(r'url\("(fonts/[\w.]+)"\)')
 
 
@@ -44,11 +38,8 @@ def standalone(classifier: EmotionClassifier, text: str, language: Language = "e
     return (f'<!DOCTYPE html>\n<html lang="{language}">\n<head>\n<meta charset="utf-8">\n'
             '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
             f"<title>{title}</title>\n<style>{styles()}</style>\n"
-            f'{script_json("microscope-boot", boot)}\n'
-            f'{script_json("microscope-visit", visit)}\n'
-            f'{script_json("microscope-chosen", chosen)}\n'
-            f'<script type="importmap">{json.dumps({"imports": modules()})}</script>\n'
-            f'<script type="module">import "microscope/{START}";</script>\n'
+            f'<script type="module">\n{known(boot)}globalThis.microscopeAnswer = '
+            f'{as_script({"visit": visit, "chosen": chosen})};\n{scripts()}{START}</script>\n'
             '</head>\n<body class="standalone"></body>\n</html>\n')
 
 
@@ -74,27 +65,6 @@ class Interactive:
         return (f'<iframe srcdoc="{html.escape(self.html)}" sandbox="allow-scripts '
                 f'allow-downloads" width="100%" height="{FRAME_HEIGHT}" style="border:0">'
                 "</iframe>")
-
-
-def modules() -> dict[str, str]:
-    """Every script that the answer needs, as a `data:` address under its name."""
-    found: dict[str, str] = {}
-    waiting = [START]
-    while waiting:
-        path = waiting.pop()
-        name = f"microscope/{path}"
-        if name in found:
-            continue
-        folder = posixpath.dirname(path)
-
-        def renamed(imported: re.Match, folder: str = folder) -> str:
-            there = posixpath.normpath(posixpath.join(folder, imported[2]))
-            waiting.append(there)
-            return f'{imported[1]}"microscope/{there}"'
-
-        source = IMPORT.sub(renamed, (PAGE / path).read_text(encoding="utf-8"))
-        found[name] = data_address("text/javascript", source.encode())
-    return found
 
 
 def styles() -> str:

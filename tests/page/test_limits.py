@@ -22,6 +22,7 @@ from bert.page.limits import (
     UNREADABLE,
     RequestLimits,
 )
+from bert.page.scripts import address_of
 
 FILE = {"path": "http://example.com/x", "meta": {"_type": "gradio.FileData"}}
 VISIT = '{"texts": [], "lang": "en"}'
@@ -200,7 +201,7 @@ def test_nor_do_those_beside_the_api(server, route):
 
 
 def test_every_reply_says_what_it_is_and_may_be_shown_in_a_frame(server):
-    for path in ("", "microscope/components/bars.js", "microscope/fonts/MicroscopeGothic.woff2",
+    for path in ("", address_of("js"), "microscope/fonts/MicroscopeGothic.woff2",
                  "config"):
         with urllib.request.urlopen(server.address + path) as reply:
             assert reply.headers["X-Content-Type-Options"] == "nosniff"

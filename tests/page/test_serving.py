@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -32,11 +33,15 @@ ROOT = Path(__file__).parent.parent.parent
 
 
 def test_scripts_styles_and_fonts_are_served(server):
-    for name, kind in (("components/bars.js", "javascript"), ("style.css", "css"),
-                       ("fonts/MicroscopeGothic.woff2", "font")):
-        with urllib.request.urlopen(f"{server.address}microscope/{name}") as reply:
+    with urllib.request.urlopen(server.address) as page:
+        linked = re.findall(r"<(microscope/[^>]+)>", page.headers["Link"])
+    kinds = {path.rpartition(".")[2]: path for path in linked}
+    assert sorted(kinds) == ["css", "js", "woff2"]
+    for ending, kind in (("js", "javascript"), ("css", "css"), ("woff2", "font")):
+        with urllib.request.urlopen(server.address + kinds[ending]) as reply:
             assert kind in reply.headers["Content-Type"]
-            assert reply.headers["Cache-Control"] == "no-cache"
+            assert (reply.headers["Cache-Control"] or "").endswith("immutable") == (
+                ending != "woff2")
 
 
 def test_nothing_outside_the_page_folder_is_served(server):

@@ -5,7 +5,7 @@ from page_fixtures import new_context
 
 from bert.commands import predict
 from bert.errors import UserError
-from bert.page.standalone import modules, standalone
+from bert.page.standalone import standalone
 
 TEXT = "드디어 해냈다 </script><img src=x onerror=alert(1)> ${1+1}"
 
@@ -64,12 +64,6 @@ def test_sixty_four_tokens_of_the_shipped_model_take_less_than_a_megabyte_and_a_
     page = standalone(shipped, text)
     assert len(shipped(text).tokens) >= 60
     assert len(page.encode()) < 1_500_000
-
-
-def test_every_script_of_the_file_is_in_it():
-    found = modules()
-    assert "microscope/components/attention.js" in found
-    assert all(address.startswith("data:text/javascript;base64,") for address in found.values())
 
 
 # ---------------------------------------------------------------------------------- a notebook

@@ -1,9 +1,7 @@
-// What every script knows before it asks: texts in both languages, the colour table, limits. A file
-// of its own (bert/page/standalone.py) holds it inside.
+// What every script knows before it asks (bert/page/boot.py): texts in both languages, the colour
+// table, limits.
 
-const inside = document.getElementById("microscope-boot");
-const boot = inside ? JSON.parse(inside.textContent)
-  : await (await fetch(new URL("../boot.json", import.meta.url))).json();
+const boot = globalThis.microscopeBoot;
 
 const table = (hexes) => hexes.map((hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16)));
 

@@ -7,9 +7,8 @@ import { mount as attention } from "./attention.js";
 import { mount as bars } from "./bars.js";
 import { mount as strip } from "./strip.js";
 
-const read = (id) => JSON.parse(document.getElementById(id).textContent);
-const visit = read("microscope-visit");
-const { language, view, layer, head } = read("microscope-chosen");
+const { visit, chosen } = globalThis.microscopeAnswer;
+const { language, view, layer, head } = chosen;
 
 speak(language);
 const isDark = window.matchMedia("(prefers-color-scheme: dark)").matches;
