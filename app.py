@@ -315,14 +315,14 @@ with gr.Blocks(title=WORDS["title"], analytics_enabled=False, fill_width=True,
     Tour()
     kept = gr.State("")  # the conversation that was cleared last
 
-    # A text is sent; the browser says which texts came before it. Its bubble appears while the
-    # model reads, the reply follows the picture.
+    # A text is sent; the browser says which texts came before it. Bars and attention are painted
+    # first, then its bubble appears, then the reply.
     sent: dict[str, Any] = {"fn": one_sentence(say), "inputs": [text, address],
                             "outputs": [bars, address],
-                            "js": "(text) => [text, microscope.visit()]"}
+                            "js": "(text) => microscope.sent(text)"}
     bubble: dict[str, Any] = {"fn": one_sentence(add_bubble), "inputs": [text, chat, address],
                               "outputs": [text, chat, undo_button],
-                              "js": "(text, chat) => [text, chat, microscope.visit()]"}
+                              "js": "(text, chat) => microscope.bubble(text, chat)"}
     for begins in (text.submit, *(rows.load_input_event.then for rows in examples.values())):
         begins(**sent, **FRONT)
         begins(**bubble, **FRONT).then(None, js="() => microscope.told()")

@@ -135,10 +135,11 @@ def group_shares(weights: np.ndarray, groups: np.ndarray) -> np.ndarray:
     return groups @ weights @ groups.T / np.maximum(groups.sum(axis=1), 1)[:, None]
 
 
-def effective_tokens(weights: np.ndarray) -> float:
-    """Over how many tokens a row is spread, on average: the exponential of its entropy."""
+def effective_tokens(weights: np.ndarray) -> np.ndarray:
+    """Over how many tokens a row is spread, on average: the exponential of its entropy.
+    (…, T, T) -> (…)."""
     safe = np.maximum(weights, 1e-12)
-    return float(np.exp(-(safe * np.log(safe)).sum(axis=1)).mean())
+    return np.exp(-np.einsum("...t,...t", safe, np.log(safe))).mean(axis=-1)
 
 
 def head_tags(encoding: Encoding, attentions: np.ndarray) -> list[list[Tag]]:
@@ -150,21 +151,22 @@ def head_tags(encoding: Encoding, attentions: np.ndarray) -> list[list[Tag]]:
     held = flat @ masks.T.astype(flat.dtype) / rows                                  # (L, H, P)
     chance = masks.sum(axis=1) / rows / len(encoding.pieces)                         # (P,)
     clear = np.where((held >= CLEAR_SHARE) & (held >= ABOVE_CHANCE * chance), held, 0.0)
+    columns = attentions.mean(axis=-2)                                               # (L, H, T)
+    spread = effective_tokens(attentions)                                            # (L, H)
     names = list(cells)
-    return [[Tag(names[shares.argmax()], float(shares.max())) if shares.any()
-             else _other_tag(encoding, weights)
-             for shares, weights in zip(layer_shares, layer, strict=True)]
-            for layer_shares, layer in zip(clear, attentions, strict=True)]
 
+    def tag_of(layer: int, head: int) -> Tag:
+        shares, looked_at = clear[layer, head], columns[layer, head]
+        if shares.any():
+            return Tag(names[shares.argmax()], float(shares.max()))
+        favourite = int(looked_at.argmax())
+        if looked_at[favourite] >= CLEAR_SHARE:
+            return Tag("focus", float(looked_at[favourite]), encoding.pieces[favourite])
+        tokens = float(spread[layer, head])
+        return Tag("broad" if tokens >= len(looked_at) / 2 else "mixed", tokens)
 
-def _other_tag(encoding: Encoding, weights: np.ndarray) -> Tag:
-    """A head without one of the known patterns: one favourite token, or how widely it looks."""
-    columns = weights.mean(axis=0)
-    favourite = int(columns.argmax())
-    if columns[favourite] >= CLEAR_SHARE:
-        return Tag("focus", float(columns[favourite]), encoding.pieces[favourite])
-    tokens = effective_tokens(weights)
-    return Tag("broad" if tokens >= len(weights) / 2 else "mixed", tokens)
+    return [[tag_of(layer, head) for head in range(attentions.shape[1])]
+            for layer in range(attentions.shape[0])]
 
 
 def layer_summary(tags: Sequence[Tag]) -> tuple[str, int]:

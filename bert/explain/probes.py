@@ -115,8 +115,7 @@ def measure(attentions: np.ndarray, states: np.ndarray) -> dict[str, np.ndarray]
     tokens = (1, 2)
     return {
         "distance": (attentions * distance).sum(axis=-1).mean(axis=tokens),
-        "effective_tokens": np.array([
-            np.mean([effective_tokens(head) for head in layer]) for layer in attentions]),
+        "effective_tokens": effective_tokens(attentions).mean(axis=-1),
         "self": attentions.diagonal(axis1=-2, axis2=-1).mean(axis=tokens),
         "cls": attentions[..., 0].mean(axis=tokens),
         "sep": attentions[..., -1].mean(axis=tokens),

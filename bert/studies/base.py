@@ -258,9 +258,12 @@ class Matrix:
         is_signed = self.kind == "signed"
         limit = (float(np.abs(self.values).max()) or 1.0) if is_signed else 1.0
         zero = 128 if is_signed else 0
-        shares = np.clip(np.asarray(self.values, np.float64) / limit, -1.0 if is_signed else 0, 1)
-        return {"shape": shape, "limit": limit, "zero": zero, "packed": _deflated(
-            np.rint(zero + (255 - zero) * shares).astype(np.uint8))}
+        levels = np.asarray(self.values * ((255 - zero) / limit))  # at once: there are many
+        levels += zero
+        np.rint(levels, out=levels)
+        np.clip(levels, 1 if is_signed else 0, 255, out=levels)
+        return {"shape": shape, "limit": limit, "zero": zero,
+                "packed": _deflated(levels.astype(np.uint8))}
 
 
 def _deflated(matrix: np.ndarray) -> str:

@@ -142,7 +142,7 @@ def run(context: StudyContext, text: str, options: CompareOptions) -> CompareDat
         "weights": Matrix(weights, "weights"),
         "tag": head_tags(cache.encoding, weights[None, None])[0][0].to_dict(),
         "patterns": pattern_shares(cache.encoding, weights),
-        "effective_tokens": effective_tokens(weights),
+        "effective_tokens": float(effective_tokens(weights)),
     } for cache, weights in zip(caches, (one, other), strict=True)]
     return {
         "layer": layer, "head": head, "classes": context.classes, "sides": sides,

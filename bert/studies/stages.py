@@ -79,7 +79,7 @@ def stage(name: str, network: EmotionClassifier, cache: ActivationCache, head: t
     return {"name": name, "pieces": cache.encoding.pieces, "special": is_special(cache.encoding),
             "weights": Matrix(weights, "weights"),
             "tag": head_tags(cache.encoding, weights[None, None])[0][0].to_dict(),
-            "effective_tokens": effective_tokens(weights),
+            "effective_tokens": float(effective_tokens(weights)),
             "probabilities": cache.value("probabilities")[0] if has_classes else None,
             "guesses": None if mlm is None else middle_guesses(network, mlm, cache.encoding)}
 

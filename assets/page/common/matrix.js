@@ -1,7 +1,9 @@
 // Matrices as the server packs them (bert/studies/base.py): 8 bits a value, or all of a float32.
 
 async function inflate(packed) {
-  const bytes = Uint8Array.from(atob(packed), (character) => character.charCodeAt(0));
+  const letters = atob(packed);
+  const bytes = new Uint8Array(letters.length);
+  for (let i = 0; i < letters.length; i++) bytes[i] = letters.charCodeAt(i);
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }

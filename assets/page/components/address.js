@@ -11,6 +11,7 @@ import { ATTENTION_VIEWS, STUDIES, groupOf, isView, open } from "../common/studi
 import { explain } from "./strip.js";
 
 const LONGEST = 6000;  // characters of an address that every server and chat program takes
+const PATIENCE = 400; // milliseconds that a bubble waits for the picture of its text
 const MEMORY = "microscope-texts";
 const PREFERENCES = ["microscope-language", "microscope-theme"];
 const KEPT_TEXTS = 12; // of the conversation, through a reload
@@ -149,6 +150,17 @@ export function mount(element, { props, watch, trigger }) {
     /** Which tabs must be open for the current view: of the page, then of each group. */
     tabs: () => tabUpdates(),
     visit,
+    sent(text) {
+      isPainted = false;
+      return [text, visit()];
+    },
+    /** The bubble of a text follows its picture, or comes without one. */
+    async bubble(text, chat) {
+      for (const end = performance.now() + PATIENCE; !isPainted && performance.now() < end;) {
+        await new Promise((resolve) => setTimeout(resolve, 10));
+      }
+      return [text, chat, visit()];
+    },
     say: (text) => ask("say", { text }),
     show: (id) => ask("show", { current: id }),
     /** Let a copy that has learned answer, or, without a name, the model again. */
