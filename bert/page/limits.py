@@ -24,7 +24,7 @@ HEADERS = ((b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"same-
 QUEUED = "call/(?P<by_name>v2/)?(?P<queued>predict|attention)"
 READ = re.compile(                 # GET and HEAD
     r"(?:|config|theme\.css|favicon\.ico|robots\.txt|manifest\.json"
-    r"|microscope/.*|assets/.*|static/.*|svelte/.*"
+    r"|microscope/(?:fonts/[\w.]+|[0-9a-f]{16}\.(?:js|css))|assets/.*|static/.*|svelte/.*"
     rf"|gradio_api/(?:info|startup-events|app_id|openapi\.json|heartbeat/[\w-]+|queue/data"
     rf"|{QUEUED}/\w+))")
 ASKED = re.compile(                # POST: the caller waits for the answer
