@@ -133,10 +133,12 @@ export function mount(element, { props, watch, trigger }) {
 
   window.microscope = {
     loaded,
-    told() {
+    /** Gradio says that a bubble has come before it is in the chat; a reply that was asked for then
+     * could be written over by it. */
+    told: () => requestAnimationFrame(() => setTimeout(() => {
       told += 1;
       askForReply();
-    },
+    })),
     /** A tab was opened: by hand it brings the view that was last open behind it. Gradio also says
      * so of tabs that are open at the start, and of those that follow us. */
     selected(name) {
