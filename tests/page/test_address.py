@@ -26,7 +26,7 @@ def test_a_link_restores_the_exact_view(visit, query, settings):
         expect(page.locator(".fade-from")).to_have_value("0.15")
         expect(page.locator(".stretch-scale")).not_to_be_checked()
         expect(page.locator(".hide-special")).to_be_checked()
-        expect(page.locator('[data-class="anger"]')).to_have_attribute("aria-pressed", "true")
+        expect(page.locator('.bar[data-class="anger"]')).to_have_attribute("aria-pressed", "true")
         assert page.locator("html").get_attribute("lang") == "ko"
         assert address(page) == dict(urllib.parse.parse_qsl(query.removeprefix("?")))
         assert urllib.parse.urlsplit(page.url).query == ""

@@ -12,6 +12,7 @@ import { explain } from "./strip.js";
 
 const LONGEST = 6000;  // characters of an address that every server and chat program takes
 const PATIENCE = 400; // milliseconds that a bubble waits for the picture of its text
+const LATE = 3000;    // milliseconds until a reply waits for no bubble any more
 const MEMORY = "microscope-texts";
 const PREFERENCES = ["microscope-language", "microscope-theme"];
 const KEPT_TEXTS = 12; // of the conversation, through a reload
@@ -94,7 +95,24 @@ export function mount(element, { props, watch, trigger }) {
   const visit = (changes = {}) => JSON.stringify({ texts: state.messages.map(({ text }) => text),
     current: state.current, lang: state.language, taught: state.taught, ...changes });
 
+  // A reply costs more than the picture: it is asked for when that is painted and every text that was
+  // sent has its bubble, or a bubble too long in coming.
+  let [sent, told] = [0, 0];
+  let [isPainted, needsReply] = [false, false];
+  function askForReply(isLate = false) {
+    if (!needsReply || !isPainted || (told < sent && !isLate)) return;
+    needsReply = false;
+    trigger("reply");
+  }
+
+  function sends() {
+    told = Math.min(told, sent); // of two events at once Gradio may drop either
+    sent += 1;
+    isPainted = false;
+  }
+
   function ask(event, changes) {
+    if (event === "say") sends();
     props.value = visit(changes);
     trigger(event);
   }
@@ -106,19 +124,9 @@ export function mount(element, { props, watch, trigger }) {
     trigger("speak");
   }
 
-  // Texts that were answered, put into the chat, and replied to. A reply costs more than the picture:
-  // it is asked for when that is painted and the text has its bubble.
-  let [answered, told, replied] = [0, 0, 0];
-  let isPainted = false;
-  function askForReply() {
-    if (!isPainted || told < answered || replied === answered) return;
-    replied = answered;
-    trigger("reply");
-  }
-
   watch("value", () => {
     const { go, is_new: isNew } = JSON.parse(props.value || "{}");
-    if (isNew) [answered, isPainted] = [answered + 1, false];
+    if (isNew) [needsReply, isPainted] = [true, false];
     if (go?.text) ask("say", { text: go.text });
     else if (go) navigate(go);
   });
@@ -126,6 +134,8 @@ export function mount(element, { props, watch, trigger }) {
   listen(["answer"], () => requestAnimationFrame(() => setTimeout(() => {
     isPainted = true;
     askForReply();
+    const number = sent;
+    setTimeout(() => number === sent && askForReply(true), LATE);
   })));
 
   listen(["messages"], () => sessionStorage.setItem(MEMORY,
@@ -153,7 +163,7 @@ export function mount(element, { props, watch, trigger }) {
     tabs: () => tabUpdates(),
     visit,
     sent(text) {
-      isPainted = false;
+      sends();
       return [text, visit()];
     },
     /** The bubble of a text follows its picture, or comes without one. */
