@@ -63,7 +63,8 @@ export function mount(element) {
   function drawFinding(answer) {
     const [layer, head] = answer.matters;
     const isIt = state.layer === layer && state.head === head;
-    fill(finding, ...(answer.model.has_classifier ? [say(isIt ? "matters_here" : "matters_there",
+    const isSaid = answer.model.has_classifier && state.view !== "ends"; // it shows two layers at once
+    fill(finding, ...(isSaid ? [say(isIt ? "matters_here" : "matters_there",
       { layer, head }), " ", ...(isIt ? [] : [make("button", { type: "button", class: "quiet",
       onclick: () => update({ layer, head, isChosen: false }) }, say("matters_show"))])] : []));
   }
@@ -94,7 +95,7 @@ export function mount(element) {
     const lost = state.hideSpecial
       ? say("hidden_share", { percent: percent(shown.hiddenShare) }) : "";
     readout.textContent = (state.view === "ends" ? endsPoint(answer) : pointText(shown)) || lost
-      || say(["heads", "layers"].includes(state.view) ? "grid_hint" : "cell_hint");
+      || say({ heads: "grid_hint", layers: "grid_hint", lines: "lines_hint" }[state.view] ?? "cell_hint");
   }
 
   function endsPoint(answer) {

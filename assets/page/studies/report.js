@@ -95,7 +95,8 @@ function scores(title, first, rows) {
   const groups = LANGUAGES.flatMap((name) => LEVELS.map((level) => [name, level]));
   return section(title, table(
     [first, ...groups.map(([name, level]) => `${languageName(name)}, ${levelName(level)}`)],
-    rows.map((one) => row(one.shown ?? one.name, groups.map(([name, level]) => barCell(one[name][level])),
+    rows.map((one) => row(one.shown ?? (one.name === "linear model" ? say("report_linear") : one.name),
+      groups.map(([name, level]) => barCell(one[name][level])),
       { "data-name": one.name, class: one.isOwn ? "own" : null }))));
 }
 
