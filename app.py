@@ -101,25 +101,26 @@ def sent_text(text: Any, now: Visit) -> str:
     return clean(check_text(text if now.text is None else now.text))
 
 
-def say(text: str, told: str) -> tuple[Any, Any]:
-    """A text is sent: bars and attention at once; when they are painted, the reply is asked for."""
+def say(text: str, told: str) -> tuple[Any, Any, Any]:
+    """A text is sent: bars and attention at once; when they are painted, the reply is asked for.
+    The box is emptied here: whatever is in it later is the next text."""
     now = Visit.read(told)
     text = sent_text(text, now)
     if not text.strip():
-        return gr.skip(), gr.skip()
+        return gr.skip(), gr.skip(), ""
     now = now.saying(text)
     return (visit.answer(model.classifier_of(now.taught), now),
-            now.model_copy(update={"is_new": True}).model_dump_json())
+            now.model_copy(update={"is_new": True}).model_dump_json(), "")
 
 
-def add_bubble(text: str, chat: Chat, told: str) -> tuple[str, Chat, Any]:
+def add_bubble(text: str, chat: Chat, told: str) -> tuple[Chat, Any]:
     """The same text as a bubble of the chat, while the model reads it."""
     now = Visit.read(told)
     text = sent_text(text, now)
     if not text.strip():
-        return "", chat, gr.skip()
+        return chat, gr.skip()
     chat = chat[max(len(chat) - 2 * (len(now.saying(text).texts) - 1), 0):]  # what is still known
-    return "", [*chat, visit.said(text)], gr.update(visible=False)
+    return [*chat, visit.said(text)], gr.update(visible=False)
 
 
 def reply(chat: Chat, told: str) -> tuple[Any, Any]:
@@ -318,10 +319,10 @@ with gr.Blocks(title=WORDS["title"], analytics_enabled=False, fill_width=True,
     # A text is sent; the browser says which texts came before it. Bars and attention are painted
     # first, then its bubble appears, then the reply.
     sent: dict[str, Any] = {"fn": one_sentence(say), "inputs": [text, address],
-                            "outputs": [bars, address],
+                            "outputs": [bars, address, text],
                             "js": "(text) => microscope.sent(text)"}
     bubble: dict[str, Any] = {"fn": one_sentence(add_bubble), "inputs": [text, chat, address],
-                              "outputs": [text, chat, undo_button],
+                              "outputs": [chat, undo_button],
                               "js": "(text, chat) => microscope.bubble(text, chat)"}
     for begins in (text.submit, *(rows.load_input_event.then for rows in examples.values())):
         begins(**sent, **FRONT)

@@ -336,7 +336,7 @@ def ask_ours(address: str) -> Any:
         return reply.json()["data"]
 
     async def ask(client: Any, text: str) -> None:
-        (_, chat, _), (_, visit) = await asyncio.gather(
+        (chat, _), (_, visit, _) = await asyncio.gather(
             post(client, "add_bubble", text, [], ""), post(client, "say", text, ""))
         chat, _ = await post(client, "reply", chat, visit)
         if len(chat) != 2:

@@ -28,8 +28,8 @@ def bubbles(*texts: str) -> list[dict]:
 
 def say(address: str, text: str, chat: list, visit: str) -> tuple[str, list, str, str]:
     """What the page gets for a text: the empty box, the chat with its bubble, bars, the visit."""
-    bars, now = play(address, "say", text, visit)
-    box, chat, _ = play(address, "add_bubble", text, chat, visit)
+    bars, now, box = play(address, "say", text, visit)
+    chat, _ = play(address, "add_bubble", text, chat, visit)
     return box, chat, bars, now
 
 
@@ -165,8 +165,8 @@ def test_the_oldest_texts_make_room_so_that_a_request_stays_small_enough(monkeyp
     chat, visit = [], EMPTY
     for number in range(40):
         text = f"{number} " + "가나다 " * 1_200
-        _, chat, _ = app.add_bubble(text, chat, visit)
-        _, visit = app.say(text, visit)
+        chat, _ = app.add_bubble(text, chat, visit)
+        _, visit, _ = app.say(text, visit)
         chat.append({"role": "assistant", "content": "x"})
     kept = Visit.read(visit).texts
     assert kept[-1].startswith("39 ") and sum(map(len, kept)) <= MOST_LETTERS

@@ -99,6 +99,7 @@ export function mount(element, { props, watch, trigger }) {
   // sent has its bubble, or a bubble too long in coming.
   let [sent, told] = [0, 0];
   let [isPainted, needsReply] = [false, false];
+  let lastSent = "";
   function askForReply(isLate = false) {
     if (!needsReply || !isPainted || (told < sent && !isLate)) return;
     needsReply = false;
@@ -163,11 +164,13 @@ export function mount(element, { props, watch, trigger }) {
     tabs: () => tabUpdates(),
     visit,
     sent(text) {
+      lastSent = text;
       sends();
       return [text, visit()];
     },
     /** The bubble of a text follows its picture, or comes without one. */
-    async bubble(text, chat) {
+    async bubble(_, chat) {
+      const text = lastSent; // the box may hold the next one already
       for (const end = performance.now() + PATIENCE; !isPainted && performance.now() < end;) {
         await new Promise((resolve) => setTimeout(resolve, 10));
       }
