@@ -46,6 +46,9 @@ def no_loops_left_behind():
     """Importing the app leaves event loops of Gradio to the collector. What they warn of when they
     go must not come in the middle of `ast.parse`, which CPython 3.11 takes for an error."""
     gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
 
 
 def tracked() -> list[Path]:
