@@ -114,7 +114,7 @@ def say(text: str, told: str) -> tuple[Any, Any, Any]:
 
 
 def add_bubble(text: str, chat: Chat, told: str) -> tuple[Chat, Any]:
-    """The same text as a bubble of the chat, while the model reads it."""
+    """The same text as a bubble of the chat, once its picture is painted."""
     now = Visit.read(told)
     text = sent_text(text, now)
     if not text.strip():
